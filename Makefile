@@ -5,7 +5,9 @@ PACKAGE := .venv/.package
 STAMP := .venv/.installed
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # A module's tests stay in one process: what it sets up is set up once. Programs that tests start find the package compiled.
-PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/pytest --dist loadfile
+# Files that take long begin first (tests/conftest.py).
+# What took longest is said at the end: what is to become cheaper, or to be marked slow (CONTRIBUTING.md).
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/pytest --dist loadfile --no-loadscope-reorder --durations 25 --durations-min 2
 # Slow tests often wait, for a browser, a server, another program: one more of them than there are cores.
 MORE := $(shell $(PY) -c "import os; print((os.cpu_count() or 1) + 1)")
 
@@ -72,7 +74,7 @@ demo: package
 bench: setup
 	$(BIN)/python bench/performance.py $(ARGS)
 
-# Simulated hangs judged by stepscope and by torchfrtrace (with torch in .venv-torch); ARGS="--count 1000 --write" for docs/hang.md.
+# Simulated hangs judged by stepscope and by torchfrtrace (with torch in .venv-torch); ARGS="--count 1000 --jobs 2 --write" for docs/hang.md.
 bench-hang: setup
 	$(BIN)/python bench/hang.py $(ARGS)
 
@@ -140,7 +142,7 @@ sbom: setup
 
 # The report's page, from its TypeScript into the package. It needs Node; users do not.
 page:
-	cd page && npm ci --ignore-scripts --no-audit --no-fund && npm run types && npm run build
+	cd page && npm ci --ignore-scripts --no-audit --no-fund && npm run types && npm run unit && npm run build
 
 # What is generated: pages of docs/, output of the commands that they show, the tables of the README, the pinned columns.
 # Then the site, in site/html.

@@ -39,7 +39,9 @@ def stats(source: Path, runs: int) -> Sample:
     """Six reports as a whole process, its start included."""
     words = ["stats", "-q", "--no-cache", "-r", programs.SIX, "--format", "csv", str(traces.million())]
     argv = [sys.executable, "-m", "stepscope", *words]
-    return measure.command(argv, runs=runs, env={"PYTHONPATH": str(source)}, pick=min)
+    # Compiled modules are kept, as an installed package has them.
+    env = {"PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": ""}
+    return measure.command(argv, runs=runs, env=env, pick=min)
 
 
 def _beyond_start(timing: Timing, cost: Callable[[Path], Cost]) -> Sample:

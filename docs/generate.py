@@ -38,6 +38,7 @@ import run_notebook  # noqa: E402
 import shown  # noqa: E402
 import threshold_page  # noqa: E402
 from note_codes import note_codes  # noqa: E402
+from page_messages import page_messages  # noqa: E402
 
 #: What scripts rely on.
 ANSWERS = """
@@ -400,6 +401,7 @@ PAGES = {
     "notebook.ipynb": run_notebook.executed,
     "guide.md": guide_md,
     "../src/stepscope/api/methods.pyi": methods_pyi,
+    "../page/src/messages.ts": page_messages,
 }
 
 

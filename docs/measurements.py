@@ -65,6 +65,13 @@ MEASUREMENTS = (
         backends=("nsys",),
     ),
     Measurement(
+        "The same by torch 2.15: clocks, power, and how busy SMs, tensor cores and DRAM are",
+        ("diagnose", "kernels", "timeline --by counter"),
+        ("clocks", "pm"),
+        options="--backend torch",
+        backends=("torch",),
+    ),
+    Measurement(
         "How busy is the network?", ("recipe network_sum", "recipe nic_metric_map"), ("network",), backends=("nsys",)
     ),
     Measurement("Which calls of the OS block the host?", ("stats --report osrt_sum",), ("osrt",), backends=("nsys",)),
@@ -85,6 +92,13 @@ MEASUREMENTS = (
         ("diagnose", "idle --by thread"),
         ("gil",),
         backends=("nsys",),
+    ),
+    Measurement(
+        "Which node of a CUDA graph waits for which?",
+        ("critical-path",),
+        ("graph",),
+        options="--backend torch",
+        backends=("torch",),
     ),
     Measurement("What bounds the heavy kernels?", ("roofline", "kernels"), ncu="bound"),
     Measurement("How far from the roof are they, and why?", ("roofline", "kernels", "diagnose"), ncu="roofline"),

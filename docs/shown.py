@@ -170,18 +170,18 @@ def _open_quotation(command: str) -> bool:
 
 
 def execute(command: str) -> tuple[int, str]:
-    """Status and output, errors among it, as a terminal shows them."""
+    """Status and output, errors among it, as a terminal shows them.
+
+    The log of another program that ends well is left out: it may say how busy the machine is.
+    """
     words = [] if _SHELL.search(command) else shlex.split(command.replace("\\\n", ""), comments=True)
     if not words or words[0] != "stepscope":
+        ours = re.search(r"\bstepscope ", command)
+        errors = subprocess.STDOUT if ours else subprocess.PIPE
         done = subprocess.run(
-            ["bash", "-c", command],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-            timeout=300,
+            ["bash", "-c", command], stdout=subprocess.PIPE, stderr=errors, text=True, check=False, timeout=300
         )
-        return done.returncode, done.stdout
+        return done.returncode, done.stdout + (done.stderr if done.returncode and not ours else "")
     here = Path()
     arguments = [
         name for word in words[1:] for name in (sorted(map(str, here.glob(word))) if "*" in word else ()) or (word,)

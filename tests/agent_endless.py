@@ -7,7 +7,9 @@ from typing import Any
 
 import anyio
 import pytest
+from mcp import Client
 
+from agent_client import call
 from stepscope import api, progress
 
 
@@ -33,3 +35,12 @@ class Endless:
 
     async def has(self, event: threading.Event) -> None:
         assert await anyio.to_thread.run_sync(event.wait, 60)
+
+    async def cancelled(self, client: Client, profile: str) -> None:
+        """A call of the client that is cancelled while it computes: it stops, and its profile can be asked again."""
+        async with anyio.create_task_group() as group:
+            group.start_soon(lambda: call(client, "run", profile=profile, analysis="nvtx"))
+            await self.has(self.begun)
+            group.cancel_scope.cancel()
+        await self.has(self.stopped)
+        assert not (await call(client, "run", profile=profile, analysis="info")).is_error  # its lock is free

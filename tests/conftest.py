@@ -7,12 +7,16 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+if "PYTEST_XDIST_WORKER" in os.environ:  # workers share the cores: threads beside them cost more than they give
+    os.environ.setdefault("POLARS_MAX_THREADS", "1")  # before Polars is imported
 
 import reference_captures
 from stepscope.files.whole import working_folder
@@ -27,6 +31,40 @@ pytest_plugins = ["page_tools"]
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite the committed expectations")
+
+
+#: Files that take longest, some by one case: they begin first, lest one worker is left with one of them at the end.
+LONG = (
+    *("web/test_serve_browser.py", "hostile/test_hostile_covered.py", "fuzz/test_good_questions.py"),
+    *("fuzz/test_structured.py", "api/test_workers.py", "capture/test_hooks.py", "capture/test_integrations.py"),
+    *("analyses/test_compute_question.py", "compare/test_compare_pairs.py", "packaging/test_installed.py"),
+    *("packaging/test_sealed.py", "report/test_report_browser.py", "sources/kineto/test_kineto_real_traces.py"),
+    *("findings/test_faults_across.py", "findings/test_same_names.py", "fuzz/test_mutants.py", "test_site.py"),
+    *("analyses/test_partition.py", "capture/test_end_to_end.py", "derive/flops/test_against_torch.py"),
+    *("findings/test_evidence.py", "analyses/test_across_truth.py", "analyses/test_matrix.py"),
+    *(
+        "findings/test_readings.py",
+        "api/test_memory_budget.py",
+        "packaging/test_sbom.py",
+        "export/test_perfetto_engine.py",
+    ),
+    *("findings/test_faults_host.py", "derive/windows/test_steps_agree.py", "analyses/test_critical_path.py"),
+    *(
+        "compare/test_compare_truth.py",
+        "capture/test_hooks_fail.py",
+        "hang/test_verdicts.py",
+        "agent/test_mcp_stdio.py",
+    ),
+)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long files first, then those with many cases: xdist hands files out in this order (`--no-loadscope-reorder`)."""
+    here = Path(__file__).parent
+    place = {here / file: number for number, file in enumerate(LONG)}
+    cases = Counter(item.path for item in items)
+    items.sort(key=lambda item: (place.get(item.path, len(LONG)), -cases[item.path], item.path))
 
 
 @pytest.fixture(scope="session")
@@ -95,7 +133,8 @@ def torch_python() -> str:
         str(Path(__file__).resolve().parents[1] / ".venv-torch" / "bin" / "python"),
     ):
         if candidate and shutil.which(candidate):
-            done = subprocess.run([candidate, "-c", "import torch, nvtx"], capture_output=True, check=False)
-            if done.returncode == 0:
+            found = "all(map(importlib.util.find_spec, ('torch', 'nvtx')))"  # importing them takes seconds
+            code = f"import importlib.util, sys; sys.exit(not {found})"
+            if subprocess.run([candidate, "-c", code], capture_output=True, check=False).returncode == 0:
                 return candidate
     pytest.skip("no torch: `make torch-env` makes .venv-torch")

@@ -9,8 +9,9 @@ import pytest
 
 from stepscope import api, questions
 from stepscope.compare.columns import VARIANTS as COMPARE
-from stepscope.compare.gate import COLUMNS as GATE
+from stepscope.compare.gate import Row as GateRow
 from stepscope.model import profile as model
+from stepscope.model.result import names
 
 GOLDEN = Path(__file__).parent / "golden" / "columns.json"
 
@@ -22,8 +23,8 @@ def current() -> dict[str, list[str]]:
         analysis = questions.get(name)
         found[name] = [c.name for c in analysis.columns]
         found |= {f"{name} {variant}": [c.name for c in columns] for variant, columns in analysis.variants.items()}
-    found |= {f"compare by={by}": [c.name for c in columns] for by, columns in COMPARE.items()}
-    found["gate"] = [c.name for c in GATE]
+    found |= {f"compare by={by}": names(row) for by, row in COMPARE.items()}
+    found["gate"] = names(GateRow)
     return dict(sorted(found.items()))
 
 

@@ -28,7 +28,10 @@ def generate() -> ModuleType:
 
 @pytest.mark.parametrize(
     "page",
-    ["cli.md", "guide.md", "model.md", "measure.md", "reports.md", "recipes.md", "diagnoses.md", "thresholds.md"],
+    [
+        *("cli.md", "guide.md", "model.md", "measure.md", "reports.md", "recipes.md", "diagnoses.md", "thresholds.md"),
+        "../page/src/messages.ts",
+    ],
 )
 def test_generated_pages_are_fresh(generate, page):
     assert (ROOT / "docs" / page).read_text("utf-8") == generate.PAGES[page](), "run `make docs`"

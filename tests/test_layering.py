@@ -26,6 +26,7 @@ LAYERS = (
     {"analyses", "hang"},
     {"findings", "compare", "verify", "nsys", "sql", "export"},
     {"questions"},
+    {"timeline"},
     {"report"},
     {"render"},
     {"api"},

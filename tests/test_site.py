@@ -130,6 +130,14 @@ def test_directives():
         shown._run_block(shown._BLOCK.search(block.replace("show b", "show z")), "page")
 
 
+def test_logs_of_other_programs_are_not_shown():
+    """A cluster's workers warn where the machine is busy: what a page shows must not depend on that."""
+    script = "python3 -c 'import sys; print(1); print(2, file=sys.stderr); sys.exit({})'"
+    assert shown.execute(script.format(0)) == (0, "1\n")
+    assert shown.execute(script.format(3)) == (3, "1\n2\n")
+    assert "no such file" in shown.execute(f"{sys.executable} -m stepscope info nothere.sqlite | cat")[1]
+
+
 def test_symptoms_ask_what_there_is():
     rows = re.findall(r"^\| (?!symptom|-)(.*) \|$", (DOCS / "symptoms.md").read_text("utf-8"), re.M)
     asked = [code for row in rows for code in re.findall(r"`([^`]+)`", row.split(" | ")[1])]

@@ -11,19 +11,9 @@ import pytest
 
 from stepscope.analyses.pipeline.overlap_score import against
 from stepscope.analyses.pipeline.two_stages import TwoStage
-from stepscope.statistics import (
-    PAIRS,
-    RUNS,
-    STEPS,
-    interval,
-    mean_change,
-    mean_weights,
-    median_change,
-    median_weights,
-    period_of,
-    student,
-    uneven,
-)
+from stepscope.statistics.changes import PAIRS, RUNS, STEPS, interval, mean_change, median_change, median_weights
+from stepscope.statistics.recurring import mean_weights, period_of, uneven
+from stepscope.statistics.student import student
 
 RANDOM = np.random.default_rng(11)
 

@@ -15,7 +15,7 @@ from stepscope.model.threshold import Threshold
 ROOT = Path(__file__).parents[1]
 SOURCES = Path(stepscope.__file__).parent
 #: Where verdicts are made. Elsewhere numbers are of formats, of what a page has room for, of patience.
-JUDGING = ("analyses", "compare", "derive", "findings", "hang", "model", "statistics.py", "verify")
+JUDGING = ("analyses", "compare", "derive", "findings", "hang", "model", "statistics", "verify")
 
 
 def _declared() -> dict[str, Threshold]:

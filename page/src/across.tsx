@@ -3,7 +3,7 @@
 import { Key, SCROLLS, Section } from "./section";
 import { count, duration, durations, gigabytes, percent, sizes } from "./format";
 import { useNames } from "./ranks";
-import type { Collectives, Stragglers } from "./types";
+import type { Collectives, Stragglers } from "./messages";
 
 export function CollectivesSection({ part }: { part: Collectives }) {
   const longest = Math.max(...part.rows.map((row) => (row.wait_ns ?? 0) + (row.transfer_ns ?? 0)), 1);

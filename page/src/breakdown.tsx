@@ -3,7 +3,7 @@
 import { Command, Key, SCROLLS, Section, Window } from "./section";
 import { duration, durations, percent } from "./format";
 import { useNames } from "./ranks";
-import type { Breakdown, BreakdownRow } from "./types";
+import type { Breakdown, BreakdownRow } from "./messages";
 
 interface Piece {
   kind: string;

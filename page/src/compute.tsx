@@ -2,7 +2,7 @@
 
 import { Command, Prose, SCROLLS, Section } from "./section";
 import { count, duration, durations, percent } from "./format";
-import type { Compute, LossRow, WorkGroup } from "./types";
+import type { Compute, LossRow, WorkGroup } from "./messages";
 
 /** What each row of the budget is drawn as: good work, work that could be less, and time without compute. */
 const KINDS: Record<string, string> = {

@@ -1,6 +1,6 @@
 // Reads what the page carries: the report as JSON, and the timeline's numbers as a compressed block.
 
-import type { Column, Report } from "./types";
+import type { Column, Report } from "./messages";
 
 export function readReport(): Report {
   return JSON.parse(document.getElementById("report")!.textContent!) as Report;

@@ -2,7 +2,7 @@
 
 import { Command, Prose, Window } from "./section";
 import { count, duration, percent } from "./format";
-import type { Finding, Findings } from "./types";
+import type { Finding, Findings } from "./messages";
 
 export type Show = (finding: Finding) => void;
 

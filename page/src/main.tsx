@@ -6,6 +6,7 @@ import { CollectivesSection, StragglersSection } from "./across";
 import { BreakdownSection, StepBar } from "./breakdown";
 import { ComputeSection } from "./compute";
 import { readBlock, readReport } from "./data";
+import { type Focus, TimelineSection } from "./drawn";
 import { FindingList, Statement } from "./findings";
 import { MemorySection } from "./memory";
 import { OverlapSection } from "./overlap";
@@ -16,18 +17,17 @@ import { RooflineSection } from "./roofline";
 import { StepsSection } from "./steps";
 import { Command, NoteItems, Prose } from "./section";
 import { ThemeButton } from "./theme";
-import { Model } from "./timeline/model";
-import { Timeline, type Focus } from "./timeline/timeline";
-import type { Chunk, Finding, Place, Report } from "./types";
+import type { Chunk, Finding, Place, Report } from "./messages";
+import "./timeline/timeline.css";
 import "./report.css";
 
 function App({ report }: { report: Report }) {
-  const [model, setModel] = useState<Model | null>(null);
+  const [block, setBlock] = useState<ArrayBuffer | null>(null);
   const [focus, setFocus] = useState<Focus | null>(null);
   const ranks = useMemo(() => new Map(report.ranks.map((rank) => [rank.rank, rank])), [report]);
   const { timeline, findings, parts } = report;
   useEffect(() => {
-    if (timeline) void readBlock().then((block) => setModel(new Model(timeline, report, block)));
+    if (timeline) void readBlock().then(setBlock);
   }, [report]);
   const look = (title: string, places: Place[]) => {
     setFocus({ title, places, at: Date.now() });
@@ -70,8 +70,8 @@ function App({ report }: { report: Report }) {
         {findings && <FindingList findings={findings} show={timeline ? show : null} />}
         <BreakdownSection part={parts.breakdown} />
         {parts.steps && <StepsSection part={parts.steps} />}
-        {timeline && (model
-          ? <Timeline part={timeline} model={model} focus={focus} back={findings?.rows.length ? back : null} />
+        {timeline && (block
+          ? <TimelineSection part={timeline} block={block} focus={focus} back={findings?.rows.length ? back : null} stragglers={parts.stragglers} />
           : <section id="timeline"><h2>{timeline.title}</h2><p class="dim">reading…</p></section>)}
         {parts.compute && <ComputeSection part={parts.compute} />}
         {parts.overlap && <OverlapSection part={parts.overlap} />}

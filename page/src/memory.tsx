@@ -3,7 +3,7 @@
 import { Command, SCROLLS, Section } from "./section";
 import { bytes, count, duration, percent, sizes } from "./format";
 import { useNames } from "./ranks";
-import type { Memory, MemoryDevice } from "./types";
+import type { Memory, MemoryDevice } from "./messages";
 
 export function MemorySection({ part }: { part: Memory }) {
   const nameOf = useNames();

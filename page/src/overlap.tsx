@@ -2,7 +2,7 @@
 
 import { Key, SCROLLS, Section } from "./section";
 import { count, duration, durations, percent } from "./format";
-import type { Overlap, OverlapRow } from "./types";
+import type { Overlap, OverlapRow } from "./messages";
 
 export function OverlapSection({ part }: { part: Overlap }) {
   const longest = Math.max(...part.rows.map((row) => Math.max(row.comm_ns, row.barrier_ns)), 1);

@@ -3,7 +3,7 @@
 import { Command, Key, SCROLLS, Section } from "./section";
 import { count, durations, flops, percent, teraflops } from "./format";
 import { useNames } from "./ranks";
-import type { Peak, PeakTerm } from "./types";
+import type { Peak, PeakTerm } from "./messages";
 
 export function PeakSection({ part }: { part: Peak }) {
   const nameOf = useNames();

@@ -5,7 +5,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { Command, Key, Section } from "./section";
 import { count, duration, instant, percent } from "./format";
 import { useNames } from "./ranks";
-import type { Chunk, Pipeline } from "./types";
+import type { Chunk, Pipeline } from "./messages";
 
 const LINE = 22;
 
@@ -14,9 +14,9 @@ export function PipelineSection({ part, show }: { part: Pipeline; show: ((chunk:
   const kinds = part.kinds.filter(([kind]) => part.chunks.some((chunk) => chunk.kind === kind));
   const facts = [
     schedule,
-    micro_batches !== undefined && count(micro_batches, "micro-batch", "micro-batches"),
-    bubble_pct !== undefined && `bubble ${percent(bubble_pct)}`,
-    ideal_pct !== undefined && `ideal ${percent(ideal_pct)}`,
+    micro_batches != null && count(micro_batches, "micro-batch", "micro-batches"),
+    bubble_pct != null && `bubble ${percent(bubble_pct)}`,
+    ideal_pct != null && `ideal ${percent(ideal_pct)}`,
   ].filter(Boolean);
   return (
     <Section id="pipeline" part={part} aside={<span class="keys">{kinds.map(([kind, name]) => <Key kind={`chunk-${kind}`}>{name}</Key>)}</span>}>

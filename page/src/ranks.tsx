@@ -2,7 +2,7 @@
 
 import { createContext } from "preact";
 import { useContext } from "preact/hooks";
-import type { Rank } from "./types";
+import type { Rank } from "./messages";
 
 export const Ranks = createContext<Map<number, Rank>>(new Map());
 

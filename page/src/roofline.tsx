@@ -3,7 +3,7 @@
 import { scaleLog } from "d3-scale";
 import { Key, Prose, SCROLLS, Section } from "./section";
 import { count, duration, durations, percent } from "./format";
-import type { Roof, Roofline, RooflineKernel } from "./types";
+import type { Roof, Roofline, RooflineKernel } from "./messages";
 
 const WIDTH = 960, HEIGHT = 420;
 const LEFT = 64, RIGHT = 16, TOP = 14, BOTTOM = 40;

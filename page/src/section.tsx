@@ -2,7 +2,7 @@
 
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
-import type { Note, Part } from "./types";
+import type { NoteData, Part } from "./messages";
 
 export function Section(props: { id: string; part: Part; aside?: ComponentChildren; children: ComponentChildren }) {
   return (
@@ -48,7 +48,7 @@ export function Prose({ text }: { text: string }) {
 }
 
 /** Notes as items of a list: what was lost, or qualifies figures, says so. */
-export function NoteItems({ notes }: { notes: Note[] }) {
+export function NoteItems({ notes }: { notes: NoteData[] }) {
   return <>{notes.map(({ code, severity, text }) => (
     <li title={code}>{severity !== "info" && <b class="focus">{severity}:{"\u00a0"}</b>}<Prose text={text} /></li>
   ))}</>;

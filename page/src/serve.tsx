@@ -4,8 +4,8 @@ import { render } from "preact";
 import { App } from "./serve/app";
 import { ask } from "./serve/ask";
 import { isThere } from "./serve/connection";
-import { Scene } from "./serve/scene";
-import type { SceneData } from "./serve/types";
+import type { SceneData } from "./messages";
+import "./timeline/timeline.css";
 import "./report.css";
 import "./serve/serve.css";
 
@@ -16,6 +16,6 @@ const page = document.getElementById("page")!;
 ask<SceneData>("scene").then((data) => {
   document.title = `${data.profiles.map(({ source }) => source).join(" | ")} · stepscope`;
   page.textContent = "";
-  render(<App scene={new Scene(data)} />, page);
+  render(<App data={data} />, page);
   setInterval(() => { if (!document.hidden && isThere()) void ask("alive").catch(() => undefined); }, ALIVE_MS);
 }).catch((reason: Error) => { page.textContent = reason.message; });

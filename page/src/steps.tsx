@@ -3,7 +3,7 @@
 import { useState } from "preact/hooks";
 import { Command, Key, Section } from "./section";
 import { count, duration } from "./format";
-import type { StepRow, Steps } from "./types";
+import type { StepRow, Steps } from "./messages";
 
 const PARTS = [
   ["idle_ns", "idle", "idle"],

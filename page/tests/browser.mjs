@@ -1,6 +1,6 @@
 // Chromium for the tests: it may ask only for what it was told to open, and complains aloud.
 import { createServer } from "node:http";
-import { readFile } from "node:fs/promises";
+import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { chromium } from "playwright-core";
 
@@ -73,6 +73,41 @@ export async function serious(page) {
 /** Tables that are wider than their boxes. */
 export const tooWide = (page) => page.$$eval(".scroll", (boxes) =>
   boxes.filter((box) => box.scrollWidth > box.clientWidth + 1).map((box) => `${box.getAttribute("aria-label")}: ${box.scrollWidth} of ${box.clientWidth}`));
+
+/** 300 characters that no line may break between: as templates of C++ do, and worse. */
+const ENDLESS = "_ZN7cutlass13device_kernelI".padEnd(300, "Nm5Fp8E4M3_");
+/** Keys of the pages' data under which names of a trace, and sentences about them, are shown. */
+const NAMES = new Set(["access", "above", "axis", "command", "commands", "evidence", "family", "frame", "good_from", "gpu", "group", "host",
+  "key", "label", "name", "notes", "op", "part", "phase", "place", "precision", "roof", "shapes", "source", "stage", "stall", "statement", "text",
+  "texts", "title", "try_next", "what", "why", "windows", "facts"]);
+/** What tells lanes, marks and colours apart is not a name. */
+const KEPT = new Set(["kinds", "lanes", "severity", "arrows"]);
+
+/** A page's data with an endless name in everything that quotes one. */
+export function endless(value, key = "") {
+  if (typeof value === "string") return NAMES.has(key) && value ? `${value} ${ENDLESS}` : value;
+  if (Array.isArray(value)) return value.map((item) => endless(item, key));
+  if (value === null || typeof value !== "object") return value;
+  return Object.fromEntries(Object.entries(value).map(([name, item]) => [name, KEPT.has(name) ? item : endless(item, name)]));
+}
+
+/** A copy of a report, `endless`. */
+export async function endlessReport(name) {
+  const html = await readFile(join(REPORTS, `${name}.html`), "utf8");
+  const [whole, text] = html.match(/<script type="application\/json" id="report">([^]*?)<\/script>/);
+  const data = JSON.stringify(endless(JSON.parse(text))).replace(/[<>&]/g, (sign) => `\\u00${sign.charCodeAt(0).toString(16)}`);
+  await writeFile(join(REPORTS, `${name}-endless.html`), html.replace(whole, () => whole.replace(text, () => data)));
+  return `${name}-endless`;
+}
+
+/** How far a page is wider than its window: not at all, or by what. */
+export const sideways = (page) => page.evaluate(() => {
+  const { scrollWidth } = document.scrollingElement;
+  if (scrollWidth <= innerWidth) return [];
+  const wide = [...document.querySelectorAll("body *")].filter((element) =>
+    element.getBoundingClientRect().right > innerWidth + 1 && !element.closest(".scroll, .stage, nav"));
+  return [`${scrollWidth} of ${innerWidth}`, ...wide.slice(0, 5).map((element) => `${element.tagName}.${element.className}`)];
+});
 
 /** The folder over HTTP, as a report that somebody put on a server. */
 export async function serve() {

@@ -1,7 +1,9 @@
 // What a reader does with a report, in a real Chromium. tests/report/test_report_browser.py makes the reports.
 import assert from "node:assert/strict";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { expected, launch, moved, open, serious, serve, settled, tooWide, visible } from "./browser.mjs";
+import { endlessReport, expected, launch, moved, open, REPORTS, serious, serve, settled, sideways, tooWide, visible } from "./browser.mjs";
 
 let browser;
 before(async () => {
@@ -79,16 +81,19 @@ test("searches names, and goes from match to match", async () => {
   const { search } = await expected("job");
   const whole = await settled(page);
   await page.fill("input[type=search]", search.text);
+  await page.waitForSelector(".found");
   const said = await page.textContent(".found");
   assert.ok(said.startsWith(`${search.matches.toLocaleString("en")} matches`), said);
   await page.press("input[type=search]", "Enter");
   const first = await moved(page, whole);
   assert.ok(first.from <= search.first.start && search.first.end <= first.to, "the first match is in view");
   assert.ok((await page.textContent(".details")).includes(search.text));
+  await page.click(".found >> text=list");
+  assert.ok((await page.textContent(".details table")).includes(search.text), "names that match, with their figures");
   await page.fill("input[type=search]", "/[/");
-  assert.ok((await page.textContent(".found")).includes("regular expression"));
+  await page.waitForSelector(".found:has-text('regular expression')");
   await page.fill("input[type=search]", "no kernel is called so");
-  assert.ok((await page.textContent(".found")).startsWith("0 matches"));
+  await page.waitForSelector(".found:has-text('0 matches')");
   assert.deepEqual(problems, []);
 });
 
@@ -161,6 +166,23 @@ test("fits a phone: nothing is wider than the screen, and findings can be read",
   }
 });
 
+test("names without an end make no page wider than its window", async () => {
+  for (const name of [await endlessReport("job"), await endlessReport("measured")]) {
+    for (const [width, height] of [[390, 844], [1440, 900]]) {
+      for (const colorScheme of ["light", "dark"]) {
+        const { page, problems } = await open(browser, name, { viewport: { width, height }, colorScheme });
+        assert.ok((await page.textContent(".finding h3")).length > 300);
+        assert.deepEqual(await sideways(page), [], `${name} at ${width}`);
+        for (const card of await page.locator(".finding, .command, .statement, .window").all()) {
+          const { x, width: wide } = await card.boundingBox();
+          assert.ok(x >= 0 && x + wide <= width, `${name} at ${width}: ${await card.getAttribute("class")} of ${wide}`);
+        }
+        assert.deepEqual(problems, []);
+      }
+    }
+  }
+});
+
 test("tables fit a desk, and axe-core finds nothing serious", async () => {
   for (const colorScheme of ["light", "dark"]) {
     const { page } = await open(browser, "job", { viewport: { width: 1440, height: 900 }, colorScheme, bypassCSP: true });
@@ -177,7 +199,7 @@ test("names are text, whatever they say", async () => {
   const shown = await page.textContent("body");
   for (const text of texts) assert.ok(shown.includes(text), text);
   await page.fill("input[type=search]", "</script>");
-  assert.ok((await page.textContent(".found")).startsWith("1 match"));
+  await page.waitForSelector(".found:has-text('1 match')");
   assert.equal(await page.$$eval("main img, main script", (found) => found.length), 0);
   assert.deepEqual(problems, []);
 });
@@ -211,7 +233,8 @@ test("a hundred thousand ops move smoothly", async () => {
 test("many rows scroll", async () => {
   const { page, problems } = await open(browser, "job");
   await page.locator(".stage canvas").scrollIntoViewIfNeeded();
-  await page.check(".tools input[type=checkbox]"); // the host's threads, too
+  await page.click(".menu summary");
+  await page.check("label:has-text('host threads') input");
   await page.waitForFunction(() => document.querySelector(".tall").clientHeight > document.querySelector(".stage").clientHeight);
   await page.$eval(".stage", (stage) => { stage.scrollTop = stage.scrollHeight; });
   await page.waitForTimeout(300);
@@ -230,6 +253,48 @@ test("many rows scroll", async () => {
     return new Set(new Uint32Array(data.buffer)).size;
   });
   assert.ok(drawn > 5, "and it is drawn");
+  assert.deepEqual(problems, []);
+});
+
+test("a span has the sums of the commands, and the strip leads elsewhere", async () => {
+  const { page, problems } = await open(browser, "job");
+  await page.locator(".overview").scrollIntoViewIfNeeded();
+  const whole = await settled(page);
+  const { x, y } = await page.locator(".stage canvas").boundingBox();
+  await page.mouse.move(x + 400, y + 13);
+  await page.mouse.down();
+  await page.mouse.move(x + 640, y + 13, { steps: 5 });
+  await page.mouse.up();
+  await page.waitForSelector(".span dl");
+  const sums = JSON.parse(await page.getAttribute(".span dl", "data-sums"));
+  const commands = await page.$$eval(".span .command code", (found) => found.map((code) => code.textContent));
+  await writeFile(join(REPORTS, "span.json"), JSON.stringify({ sums, commands }));
+  const strip = await page.locator(".overview .strip").boundingBox();
+  await page.mouse.click(strip.x + strip.width * 0.75, strip.y + 10);
+  const near = await moved(page, whole), middle = (near.from + near.to) / 2 / whole.to;
+  assert.ok(Math.abs(middle - 0.75) < 0.01 && near.to - near.from < 0.2 * whole.to, "where the strip was pressed");
+  await page.keyboard.press("?");
+  assert.ok((await page.textContent("dialog")).includes("next and previous match"));
+  assert.deepEqual(problems, []);
+});
+
+test("ranks are chosen, and the culprit comes first", async () => {
+  const { page, problems } = await open(browser, "job");
+  const { rank } = await expected("job");
+  await page.locator(".stage canvas").scrollIntoViewIfNeeded();
+  const first = async () => {
+    const { x, y } = await page.locator(".stage canvas").boundingBox();
+    await page.mouse.move(x + 5, y + 10);
+    await page.mouse.move(x + 600, y + 37, { steps: 3 });
+    return page.textContent(".tip");
+  };
+  assert.ok((await first()).includes("rank 0"));
+  await page.selectOption("select[aria-label='Order of ranks']", "culprit");
+  await page.waitForTimeout(300);
+  assert.ok((await first()).includes(`rank ${rank}`));
+  await page.fill("input.ranks", "1-2");
+  await page.waitForTimeout(300);
+  assert.ok(/rank [12]/.test(await first()));
   assert.deepEqual(problems, []);
 });
 

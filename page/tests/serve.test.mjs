@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { expected, launch, moved, REPORTS, serious, settled } from "./browser.mjs";
+import { endless, expected, launch, moved, REPORTS, serious, settled, sideways } from "./browser.mjs";
 
 let browser, known;
 before(async () => {
@@ -14,8 +14,14 @@ after(() => browser.close());
 const LABELS = 168, AXIS = 26;
 
 /** The page, drawn; `problems` collects errors and requests to anybody else. */
-async function open(address = known.address, { hash = "", ...options } = {}) {
+async function open(address = known.address, { hash = "", changed, ...options } = {}) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, ...options });
+  if (changed) {
+    await context.route(/\/api\/(scene|findings|details|span|search|sql)\b/, async (route) => {
+      const response = await route.fetch();
+      await route.fulfill({ response, json: changed(await response.json()) });
+    });
+  }
   const page = await context.newPage();
   const problems = [], origin = new URL(address).origin;
   page.on("console", (message) => {
@@ -254,6 +260,31 @@ test("fits a phone, light and dark", async () => {
     assert.ok((await page.evaluate(() => document.documentElement.scrollWidth)) <= 390);
     assert.ok((await page.locator(".finding h3").first().boundingBox()).width > 200, "findings can be read");
     assert.deepEqual(problems, []);
+  }
+});
+
+test("names without an end make no page wider than its window", async () => {
+  for (const [width, height] of [[390, 844], [1440, 900]]) {
+    for (const colorScheme of ["light", "dark"]) {
+      const { page, problems } = await open(known.address, { viewport: { width, height }, colorScheme, changed: endless });
+      await page.waitForSelector(".finding .show", { timeout: 60_000 });
+      assert.ok((await page.textContent(".finding h3")).length > 300);
+      await page.click(".finding .show");
+      await page.waitForSelector(".focus");
+      await page.fill("input[type=search]", known.search.text);
+      await page.waitForSelector(".found");
+      await page.press("input[type=search]", "Enter");
+      await page.waitForSelector(".details dl");
+      await page.press("input[type=search]", "Escape");
+      await page.keyboard.press("m");
+      await page.waitForSelector(".span dl");
+      await page.click("#sql summary");
+      await page.fill("#sql textarea", `SELECT name, repeat(name, 9) AS again, start_ns FROM ops LIMIT 3`);
+      await page.click("#sql .query button");
+      await page.waitForSelector("#sql table, #sql .failed", { timeout: 60_000 });
+      assert.deepEqual(await sideways(page), [], `at ${width}`);
+      assert.deepEqual(problems, []);
+    }
   }
 });
 

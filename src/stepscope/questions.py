@@ -2,8 +2,8 @@
 
 A question is a module: `analyses/<name>.py` is the command `<name>`, its function of that name the work. Where it needs
 more than one file, it is a package of that name, with the function in its `__init__.py`. It has a docstring whose first
-line is the question it answers, `COLUMNS` (and `VARIANTS`, the columns under an option that changes them), and one
-function
+line is the question it answers, `Row`, which declares the columns of a row (and `VARIANTS`, the rows under an option
+that changes them), and one function
 
     def overlap(profile: Profile, window: WindowSpec, *, by: Annotated[By, "what a row is"] = "stage") -> Result
 
@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, get_args, get_type_hints
 
 from stepscope.model.option import Option, keyword_options
@@ -68,8 +67,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
 }
 #: What to call a file that has no timeline.
 _TIMELESS_FORMATS = {
-    "ncu-rep": "a Nsight Compute report, kernels measured one by one",
-    "ncu-csv": "a page of Nsight Compute, kernels measured one by one",
+    "ncu-rep": "an Nsight Compute report (kernels measured one by one)",
+    "ncu-csv": "a page exported by Nsight Compute (kernels measured one by one)",
 }
 _MODULES = {m.rsplit(".", 1)[1].replace("_", "-"): m for group in GROUPS.values() for m in group}
 
@@ -108,6 +107,8 @@ def question(name: str) -> str:
 @cache
 def get(name: str) -> Analysis:
     """The analysis called `name`."""
+    from stepscope.model.result import columns
+
     module = import_module(f"stepscope.{_MODULES[name]}")
     function = getattr(module, name.replace("-", "_"))
     doc = inspect.cleandoc(module.__doc__ or "")
@@ -116,8 +117,8 @@ def get(name: str) -> Analysis:
         function=function,
         question=doc.split("\n", 1)[0],
         doc=doc,
-        columns=tuple(module.COLUMNS),
-        variants=_variants(module),
+        columns=columns(module.Row),
+        variants={key: columns(row) for key, row in getattr(module, "VARIANTS", {}).items()},
         options=tuple(keyword_options(function)),
         windowed="window" in inspect.signature(function).parameters,
         needs_profile=type(None) not in get_args(get_type_hints(function)["profile"]),
@@ -136,10 +137,6 @@ def need_timeline(profile: Profile, asked: str) -> None:
     kind = _TIMELESS_FORMATS.get(first.format, "a file without a timeline")
     answering = " and ".join(f"`{name}`" for name in names() if get(name).timeless)
     raise CannotAnswer(
-        f"{first.file} is {kind}: `{asked}` asks about a timeline, and it has none",
-        f"{answering} answer on it; give the nsys or torch.profiler trace of the run, alone or with it",
+        f"{first.file} is {kind} and has no timeline, which `{asked}` needs",
+        f"{answering} work on it; give the nsys or torch.profiler trace of the run, alone or with it",
     )
-
-
-def _variants(module: ModuleType) -> dict[str, tuple[Col, ...]]:
-    return {k: tuple(v) for k, v in getattr(module, "VARIANTS", {}).items()}

@@ -25,16 +25,7 @@ TRACE = "payloads.sqlite"
 
 def test_a_cancelled_call_stops_and_gives_the_profile_back(made: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     endless = Endless(monkeypatch)
-
-    async def session(client: Client) -> None:
-        async with anyio.create_task_group() as group:
-            group.start_soon(lambda: call(client, "run", profile=TRACE, analysis="nvtx"))
-            await endless.has(endless.begun)
-            group.cancel_scope.cancel()
-        await endless.has(endless.stopped)
-        assert not (await call(client, "run", profile=TRACE, analysis="info")).is_error  # its lock is free
-
-    talk(made, session)
+    talk(made, lambda client: endless.cancelled(client, TRACE))
 
 
 def test_one_that_waits_for_the_profile_can_be_cancelled(made: Server, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -112,16 +112,7 @@ def test_two_clients_are_answered_beside_a_long_call(url: str, mode: Any, monkey
 @pytest.mark.parametrize("mode", MODES)
 def test_a_cancelled_call_stops(url: str, mode: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     endless = Endless(monkeypatch)
-
-    async def session(client: Client) -> None:
-        async with anyio.create_task_group() as group:
-            group.start_soon(lambda: call(client, "run", profile=TRACE, analysis="nvtx"))
-            await endless.has(endless.begun)
-            group.cancel_scope.cancel()
-        await endless.has(endless.stopped)
-        assert not (await call(client, "run", profile=TRACE, analysis="info")).is_error  # its lock is free
-
-    spoken(url, mode, session)
+    spoken(url, mode, lambda client: endless.cancelled(client, TRACE))
 
 
 def test_a_call_stops_whose_client_is_gone(url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from faultcases import scenario
 from jobs import written
 from stepscope import api
 from stepscope.analyses.collectives.ceiling import read_ceiling
-from stepscope.errors import BadInput
+from stepscope.errors import BadInput, CannotAnswer
 
 NEW = """# Collective test starting: all_reduce_perf
 # nThread 1 nGpus 1 minBytes 1024 maxBytes 1048576 step: 1024(factor) warmup iters: 1 iters: 20 agg iters: 1
@@ -87,3 +87,34 @@ def test_collectives_stand_beside_their_ceiling(job: Path, tmp_path: Path) -> No
     by = api.analyse(api.open(job, cache=False), "collectives", by="size", ceiling=file).rows
     assert by["ceiling_pct"].null_count() == 0
     assert plain["ceiling_pct"].null_count() == plain.height
+
+
+def test_a_sweep_beside_the_capture_is_named(job: Path, tmp_path: Path) -> None:
+    """What `capture nccl` left in the folder of a capture is found there, and the sentence says what it was."""
+    folder = tmp_path / "nccl"
+    folder.mkdir()
+    head = "# stepscope capture nccl: gloo on CPUs: not what NCCL reaches between GPUs, 2 ranks on 1 node, torch 2\n"
+    row = "# size count type time algbw busbw\n  1048576  262144  float  1000.00  1.049  1.049\n"
+    (folder / "all_reduce_perf.txt").write_text(head + "# all_reduce_perf\n" + row)
+    (tmp_path / "rank0.sqlite").write_bytes(b"\0" * 100)
+    result = api.analyse(api.open(job, cache=False), "collectives", ceiling=tmp_path)
+    assert "% of what capture nccl (gloo on CPUs) did" in result.summary["statement"]
+    assert set(result.rows.filter(result.rows["op"] == "all_reduce")["ceiling_gbps"]) == {1.049}
+
+
+def test_links_are_the_ceiling_where_nobody_measured() -> None:
+    """Four ranks of one node on H200s of their own: 450 GB/s in one direction."""
+    with written(scenario("ddp", None, dp=4, ep=1, steps=1, nodes=1)) as (_, folder):
+        result = api.analyse(api.open(folder, cache=False), "collectives", ceiling=Path("links"))
+    assert set(result.rows["ceiling_gbps"]) == {450.0}
+    share = (100 * result.rows["busbw_gbps"] / 450).to_list()
+    assert result.rows["ceiling_pct"].to_list() == pytest.approx(share)
+    assert "of what the links of H200 (NVLink 4, 450 GB/s) carry" in result.summary["statement"]
+
+
+def test_links_between_nodes_are_not_known() -> None:
+    with (
+        written(scenario("ddp", None, dp=4, ep=1, steps=1, nodes=2)) as (_, folder),
+        pytest.raises(CannotAnswer, match="capture nccl"),
+    ):
+        api.analyse(api.open(folder, cache=False), "collectives", ceiling=Path("links"))

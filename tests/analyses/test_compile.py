@@ -189,7 +189,7 @@ def test_names_decide_a_gate_only_where_their_share_is_enough():
     """Three quarters are inductor's by name; the product may be compiled, too: at least 75 %, perhaps all."""
     profile = make(ops=[op(0, 30, "triton_poi_fused_add_0"), op(30, 40, "nvjet_x")], ranges=[nvtx(0, 1, "x")])
     answer = compile(profile, W, gate="compiled>=70")
-    assert answer.summary["statement"].endswith("at least 75.0 % of the GPU time is compiled: undecided.")
+    assert answer.summary["statement"].endswith("at least 75.0 % of the GPU time is compiled. Verdict: undecided.")
     for gate in ("compiled>=80", "compiled<=90"):
         with pytest.raises(CannotAnswer, match="undecided") as raised:
             compile(profile, W, gate=gate)

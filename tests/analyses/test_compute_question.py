@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from fake import call, make, op
 from promises.new import unpacked
 from stepscope import api
 from stepscope.errors import CannotAnswer, StepscopeError
+from stepscope.model.result import Result
+from stepscope.render.compute import budget_bar
 
 US = 1000
 BF16 = '["c10::BFloat16", "c10::BFloat16"]'
@@ -50,6 +53,19 @@ def test_the_budget_by_hand() -> None:
     assert rows["left_ns"].to_list()[0] == 0 and rows["left_ns"][-1] + rows["total_ns"][-1] == 200 * US
 
 
+def test_the_budget_is_drawn_for_one_rank_and_for_many_windows() -> None:
+    """A bar each, whatever columns name its rows: of a single rank, no column does."""
+    bars = {"rank": ["rank 0 [", "rank 1 ["], "index": ["#0 [", "#1 ["], "": ["["]}
+    for key, begins in bars.items():
+        n = len(begins)
+        rows = pl.DataFrame({"loss": ["ideal", "idle: queue"] * n, "total_ns": [3, 1] * n})
+        if key:
+            rows = rows.with_columns(pl.Series(key, [k // 2 for k in range(2 * n)]))
+        lines = budget_bar(Result(command="compute", rows=rows, summary={}), 80)[:n]
+        assert [line[: len(begin)] for line, begin in zip(lines, begins, strict=True)] == begins
+        assert all(72 <= len(line) <= 80 for line in lines)
+
+
 def test_mfu_stands_in_the_budget() -> None:
     profile = _by_hand()
     said = api.analyse(profile, "compute", whole=True, by="budget").summary["total"][0]
@@ -76,6 +92,7 @@ def test_copies_from_the_host_are_a_part_of_their_own() -> None:
     )
     rows = {row["part"]: row for row in api.analyse(profile, "compute", whole=True).rows.iter_rows(named=True)}
     assert rows["copies to and from the host"]["good_ns"] == 1000 * US
+    assert rows["copies to and from the host"]["bound"] is None
     assert rows["casts and copies"]["good_ns"] < 30 * US
 
 
@@ -83,6 +100,7 @@ def test_a_gpu_that_is_not_known_has_no_roofs() -> None:
     result = api.analyse(_by_hand("Somebody's GPU"), "compute", whole=True)
     assert {note.code for note in result.notes} >= {"work-gpu-unknown"}
     assert (result.rows["good_ns"] == result.rows["total_ns"]).all()
+    assert result.rows["bound"].null_count() == result.rows.height == 2  # nothing says what bounds its kernels
     rows = api.analyse(_by_hand("Somebody's GPU"), "compute", whole=True, by="budget").rows
     assert dict(rows.select("loss", "total_ns").iter_rows())["unknown kernels"] == 180 * US
 
@@ -124,7 +142,7 @@ def test_a_planted_loss_has_its_row(
 
 @pytest.mark.slow
 def test_the_budget_sums_to_the_step_on_every_trace(shared: Path) -> None:
-    """And compute is that of `breakdown`, idle time that of `idle`."""
+    """Every step of every rank; compute is that of `breakdown`, idle time that of `idle`."""
     asked = 0
     for folder in ("traces", "judged", "traps"):
         for file in sorted(
@@ -132,15 +150,15 @@ def test_the_budget_sums_to_the_step_on_every_trace(shared: Path) -> None:
         ):
             try:
                 profile = api.open(file, cache=False)
-                result = api.analyse(profile, "compute", by="budget")
+                result = api.analyse(profile, "compute", by="budget", index="all")
             except StepscopeError:
                 continue
-            parts = api.analyse(profile, "breakdown").rows
+            parts = api.analyse(profile, "breakdown", index="all").rows
             if not result.rows.height:
                 assert not parts.height or not parts["window_ns"].sum(), file.name
                 continue
             for row in parts.iter_rows(named=True):
-                mine = result.rows.filter(result.rows["rank"] == row["rank"])
+                mine = result.rows.filter(pl.col("rank") == row["rank"], pl.col("index") == row["index"])
                 loss = dict(mine.select("loss", "total_ns").iter_rows())
                 if not loss:
                     assert not row["window_ns"], file.name

@@ -158,7 +158,7 @@ def test_a_server_holds_keys_and_values():
     assert dict(halved.rows.select("part", "bytes").iter_rows())["KV cache"] == parts["KV cache"] // 2
     latent = api.analyse(None, "memory", model="deepseek-v3", sequence=4096, kv_tokens=1000)
     assert dict(latent.rows.select("part", "bytes").iter_rows())["KV cache"] == 1000 * 61 * (512 + 64) * 2
-    with pytest.raises(BadInput, match="trains nothing"):
+    with pytest.raises(BadInput, match="does not train"):
         api.analyse(None, "memory", model="llama-3.1-8b", sequence=4096, kv_tokens=10, recompute=True)
 
 
@@ -191,7 +191,7 @@ def test_changes_of_a_measured_ledger():
 
 def test_the_limit_is_the_largest_group():
     assert "tokens of a micro-batch limit scaling" in opened("llama_b4").memory(gpu="H200").summary["statement"]
-    assert "times the tokens" in opened("llama_b4").memory(gpu="H200").summary["statement"]
+    assert "times as many tokens" in opened("llama_b4").memory(gpu="H200").summary["statement"]
     small = api.analyse(None, "memory", model="qwen3-30b-a3b", sequence=128, ep=8, precision="mixed")
     assert "parameters limit scaling" in small.summary["statement"]
 

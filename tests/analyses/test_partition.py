@@ -195,3 +195,32 @@ def test_partitions_and_causes_sum_exactly_on_every_real_trace(shared: Path, ind
         assert tree.filter(depth=0)["total_ns"].sum() == steps["window_ns"].sum(), path
         asked += 1
     assert asked > 20
+
+
+def test_a_wait_for_pythons_lock_is_a_cause_of_its_own_outside_of_calls():
+    """Where nsys recorded it, on the launching thread: other threads wait for the lock too, and calls count first."""
+    lock = {"domain": "GIL Trace"}
+    p = make(
+        ops=[op(0, 10, call=1), copy(60, 61, call=2)],
+        calls=[call(0, 1, 1), call(20, 30, None, "cudaStreamSynchronize"), call(50, 52, 2)],
+        ranges=[
+            nvtx(0, 70, "forward"),
+            nvtx(12, 24, "Waiting for GIL", **lock),
+            nvtx(24, 45, "Holding GIL", **lock),
+            nvtx(45, 48, "Waiting for GIL", **lock),
+            nvtx(30, 48, "Waiting for GIL", tid=9, **lock),
+        ],
+    )
+    rows = idle(p, WHOLE).rows.select("gap_start_ns", "gap_ns", "cause", "range", "doing").rows()
+    assert rows == [
+        (10, 2, "host", "forward", None),
+        (12, 8, "gil", "forward", "gil: Waiting for GIL"),
+        (20, 10, "sync", "forward", None),
+        (30, 15, "host", "forward", None),
+        (45, 3, "gil", "forward", "gil: Waiting for GIL"),
+        (48, 2, "host", "forward", None),
+        (50, 10, "queue", "forward", None),
+    ]
+    by_cause = idle(p, WHOLE, by="cause")
+    assert dict(by_cause.rows.select("cause", "total_ns").rows()) == {"host": 19, "gil": 11, "sync": 10, "queue": 10}
+    assert sum(by_cause.rows["total_ns"]) == breakdown(p, WHOLE).rows["idle_ns"][0]

@@ -11,7 +11,7 @@ import pytest
 
 from marks import slow_unless
 from stepscope import api
-from stepscope.analyses.pipeline.inference import pieces
+from stepscope.analyses.pipeline.inference import infer, pieces
 from stepscope.derive.pipelines.schedules import Shape, ideal
 from stepscope.errors import BadInput, CannotAnswer
 from stepscope.model.label_rules import default
@@ -152,3 +152,10 @@ def test_real_traces_sum(shared):
     sums = phases.group_by("rank", maintain_order=True).agg(pl.col("phase_ns", "bubble_ns").sum())
     assert sums["phase_ns"].to_list() == ranks["step_ns"].to_list()
     assert sums["bubble_ns"].to_list() == ranks["bubble_ns"].to_list()
+
+
+@pytest.mark.parametrize("given", [(0, None), (-1, None), (None, 0)])
+def test_shapes_that_cannot_be_are_refused(given: tuple[int | None, int | None]) -> None:
+    """-1 micro-batches on three stages gave a bubble of 200 %."""
+    with pytest.raises(BadInput, match="give 1 or more"):
+        infer(pl.DataFrame(), None, "gpipe", *given)

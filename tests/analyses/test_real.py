@@ -85,7 +85,7 @@ def test_dlrm8_as_tracelens_has_it(shared):
         assert row["last_rank"] == waits.index(0) and row["wait_ns"] == 1000 * sum(waits)
         # Theirs is the shortest duration, which the last to arrive need not have.
         assert row["transfer_ns"] <= 1000 * float(want["comm_latency"])
-    assert "which share one" in " ".join(result.notes)
+    assert "they share one clock" in " ".join(result.notes)
 
 
 def test_four_ranks_merged_into_one_file(shared):
@@ -133,7 +133,7 @@ def test_a_capture_that_ended_early_answers_for_what_is_there(shared):
 def test_the_rank_whose_capture_ended_early_is_named(shared, command):
     """Rank 2 has three of eight chunks. That its peer computed more than it makes that peer no straggler."""
     result = ask(shared / "traces/h200/moe4mps/cut_off.sqlite", command)
-    assert any(n.startswith("rank 2: no GPU work of its last 5 of 8 steps or chunks") for n in result.notes)
+    assert any(n.startswith("rank 2: no GPU work in its last 5 of 8 steps or chunks") for n in result.notes)
     if command == "stragglers":
         assert result.rows["cause"].null_count() == 4
         assert any("rank 2 recorded less than ranks that do the same" in n for n in result.notes)

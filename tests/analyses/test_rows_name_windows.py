@@ -17,10 +17,10 @@ from fake import call, comm, make, nvtx, op
 from faultcases import profile_of, scenario
 from stepscope import api, questions
 from stepscope.errors import BadInput, CannotAnswer
-from stepscope.model.result import WINDOW_COLUMNS, Result
+from stepscope.model.result import OfWindow, Result, names
 from stepscope.render import render
 
-NAMES = [c.name for c in WINDOW_COLUMNS]
+NAMES = names(OfWindow)
 #: Questions whose rows are windows or steps themselves; what each of the others is asked with.
 STEPS = ("iterations", "window")
 ASKED: list[tuple[str, dict[str, Any]]] = [

@@ -59,6 +59,14 @@ def test_every_third_step_is_a_kind():
     assert "every 3" in result.summary["statement"]
 
 
+def test_a_cut_step_is_none_of_the_steps_that_the_sentence_counts():
+    """The first takes 300 of 500 ms, and nothing before it was recorded."""
+    result = table(loop([300, 50, 50, 50, 50]))
+    assert result.summary["statement"] == "Steps take 40 % of the 500 ms captured: 4 steps of 50 ms; cut steps 60 %."
+    steps = result.rows.filter(result.rows["part"] == "steps")["total_ns"].sum()
+    assert result.summary["steps_ns"] == steps
+
+
 def test_what_lies_between_marks_is_no_part_of_the_step():
     """An evaluation between ranges: steps stay alike, and the time between is counted apart."""
     result = table(loop([50] * 10, gap=2, extra={3: 400, 6: 400, 9: 400}))

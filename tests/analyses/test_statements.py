@@ -53,7 +53,7 @@ def test_overlap_says_how_much_is_hidden_and_where_the_rest_is():
         comm(200 * MS, 270 * MS, call=9),  # all of it
         ranges=stages,
     )
-    want = "Communication is 20 % hidden in the step: 80 ms of 100 ms have no compute beside them"
+    want = "Communication is 20 % hidden in the step: 80 ms of 100 ms are not overlapped with compute"
     assert said(profile, "overlap", index=0) == f"{want}, most in stage4_f (0 % hidden)."
     assert said(profile, "overlap", by="stream", index=0) == f"{want}."
     short = job(
@@ -64,11 +64,15 @@ def test_overlap_says_how_much_is_hidden_and_where_the_rest_is():
     )
     worst = "most in stage2_f (25 % hidden); the least hidden is stage4_f (0 %)."
     assert said(short, "overlap", index=0).endswith(worst)
-    assert said(profile, "exposed", index=0).startswith("80 ms of communication are exposed in the step: ")
+    assert said(profile, "exposed", index=0).startswith("80 ms of communication is exposed in the step: ")
     hidden = job(op(0, 9 * MS, call=1), comm(MS, 2 * MS, call=2))
     want = "Communication is 100 % hidden in the step: compute runs beside all 1 ms."
     assert said(hidden, "overlap", index=0) == want
     assert said(hidden, "exposed", index=0) == "No communication is exposed in the step."
+    in_order = job(op(0, 9 * MS, call=1), comm(9 * MS, 12 * MS, stream=7, call=2))
+    want = "of the step, 3 ms, is in order with compute on its own stream: none of it can be hidden."
+    assert said(in_order, "exposed", index=0) == f"All exposed communication {want}"
+    assert said(in_order, "overlap", index=0) == f"All communication {want}"
     bare = job(op(0, 9 * MS, call=1), comm(20 * MS, 30 * MS, call=15), ranges=[nvtx(2, 3, "quiet")])
     assert said(bare, "overlap", anchor="quiet") == "No communication runs in the window."
 
@@ -113,7 +117,7 @@ def test_launches_need_a_majority():
     assert (verdict["verdict"], verdict["largest"], verdict["second"]) == ("mixed", "compute", "queue")
     assert result.summary["statement"] == (
         "The 100 ms step is mixed: compute takes 40 % and launched work that waits for its turn takes 40 %, "
-        "nothing more than half."
+        "neither more than half."
     )
     profile = job(op(0, 51 * MS, call=1), op(100 * MS - 1, 100 * MS, call=3))
     assert said(profile, "launches", index=0) == "The 100 ms step is compute-bound: compute takes 51 %."

@@ -60,7 +60,7 @@ def test_a_budget_ends_where_the_step_does(job):
 
 
 def test_what_has_no_picture_says_what_has(job):
-    with pytest.raises(stepscope.BadInput, match=r"no picture of overlap; there are pictures of iterations\(\)"):
+    with pytest.raises(stepscope.BadInput, match=r"no picture of overlap; there are some of iterations\(\)"):
         job.overlap().plot()
 
 

@@ -217,7 +217,7 @@ def test_merge_makes_one_folder_of_nodes(
     alone = api.open(merged / "*.sqlite", cache=False).breakdown().rows
     assert api.open(job, cache=False).breakdown().rows.equals(alone)
     assert run(["capture", "merge", *folders, "-o", str(job)]) == 2  # nothing is overwritten
-    assert "is there already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
 
 
 def test_merge_of_both_profilers(merged: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from stepscope.statistics import RUNS, interval
+from stepscope.statistics.changes import RUNS, interval
 
 HERE = Path(__file__).parent
 SITE = HERE.parents[1] / "src" / "stepscope" / "hooks" / "site"

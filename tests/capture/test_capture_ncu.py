@@ -190,7 +190,7 @@ def test_no_command(capsys: pytest.CaptureFixture[str]) -> None:
 def test_from_a_report_is_from_no_timeline(capsys: pytest.CaptureFixture[str]) -> None:
     status, _, err = go(capsys, "--from", str(DATA / "raw.csv"), "--", "true")
     assert status == 3
-    assert "asks about a timeline" in err
+    assert "has no timeline" in err
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,12 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from forked import Forks, forks, has_module
 
 ROOT = Path(__file__).resolve().parents[2]
 SITE = ROOT / "src" / "stepscope" / "hooks" / "site"
@@ -21,11 +23,23 @@ TORCH = {"STEPSCOPE_CAPTURE_HOOKS": "1", "STEPSCOPE_CAPTURE_BACKEND": "torch", "
 def python(
     program: str, *arguments: str, cwd: Path, path: str = str(SITE), **env: str
 ) -> subprocess.CompletedProcess[str]:
-    clean = {k: v for k, v in os.environ.items() if not k.startswith("STEPSCOPE_CAPTURE") and k != "PYTHONPATH"}
     return subprocess.run(
         [program, *arguments], capture_output=True, text=True, cwd=cwd, check=False, timeout=300,
-        env={**clean, "PYTHONPATH": path, "STEPSCOPE_CAPTURE_OUT": str(cwd), **env},
+        env=environment(PYTHONPATH=path, STEPSCOPE_CAPTURE_OUT=str(cwd), **env),
     )  # fmt: skip
+
+
+def environment(**env: str) -> dict[str, str]:
+    """Of a program that is captured: nothing of a capture that this process is part of."""
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("STEPSCOPE_CAPTURE") and k != "PYTHONPATH"}
+    return {**clean, "PYTHONPATH": str(SITE), **env}
+
+
+@pytest.fixture(scope="module")
+def hooked(torch_python: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
+    """Programs in forks of a process whose torch has the hooks."""
+    with forks(torch_python, tmp_path_factory.mktemp("forks"), environment(**TORCH)) as running:
+        yield running
 
 
 def ranges(folder: Path) -> list[str]:
@@ -67,9 +81,9 @@ EXPECTED = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", EXPECTED)
-def test_a_step_and_its_parts(torch_python, tmp_path, command):
+def test_a_step_and_its_parts(hooked, tmp_path, command):
     program, *arguments = command.split()
-    done = python(torch_python, str(PROGRAMS / program), *arguments, cwd=tmp_path, **TORCH)
+    done = hooked.run(str(PROGRAMS / program), *arguments, cwd=tmp_path)
     assert done.returncode == 0 and "no hooks" not in done.stderr, done.stderr
     found = ranges(tmp_path)
     assert found[0].startswith("step ") and found[1:] == [". " + text for text in EXPECTED[command]]
@@ -92,9 +106,9 @@ for n in range(9):
 
 
 @pytest.mark.slow
-def test_no_step_is_shorter_than_what_it_does(torch_python, tmp_path):
+def test_no_step_is_shorter_than_what_it_does(hooked, tmp_path):
     """Also where the hooks learn that a step has ended only after the next."""
-    done = python(torch_python, "-c", SLEEPS, cwd=tmp_path, **TORCH)
+    done = hooked.run("-c", SLEEPS, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in (tmp_path / "steps" / "rank0.jsonl").read_text().splitlines()]
     steps = [line["ns"] for line in lines if "step" in line]
@@ -160,9 +174,9 @@ for n in range(9):
 
 
 @pytest.mark.slow
-def test_what_is_asked_of_torch_compile(torch_python, tmp_path):
+def test_what_is_asked_of_torch_compile(hooked, tmp_path):
     """By function, decorator and method, each once; what is disabled is not compiled."""
-    done = python(torch_python, "-c", ASKED, cwd=tmp_path, **TORCH)
+    done = hooked.run("-c", ASKED, cwd=tmp_path)
     assert done.returncode == 0 and "no hooks" not in done.stderr, done.stderr
     plain = {"dynamic": None, "fullgraph": False, "mode": "default"}
     assert log(tmp_path)["compiled_with"] == [
@@ -182,8 +196,8 @@ def test_no_ranges(torch_python, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_program_that_marks_its_steps_is_left_alone(torch_python, tmp_path):
-    done = python(torch_python, str(PROGRAMS / "several.py"), "marked", cwd=tmp_path, **TORCH)
+def test_a_program_that_marks_its_steps_is_left_alone(hooked, tmp_path):
+    done = hooked.run(str(PROGRAMS / "several.py"), "marked", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert ranges(tmp_path) == ["step 105"] and "hooks" not in log(tmp_path)
 
@@ -202,10 +216,10 @@ print(torch.compile.__code__.co_filename.endswith("torch/__init__.py"))
 
 
 @pytest.mark.slow
-def test_what_tells_steps_apart_is_all_that_stays_after_the_capture(torch_python, tmp_path):
+def test_what_tells_steps_apart_is_all_that_stays_after_the_capture(hooked, tmp_path):
     """Autograd's engine stays watched, so that steps are timed to the end; all else is as it was."""
     program = AFTER.format(program=str(PROGRAMS / "accumulation.py"))
-    done = python(torch_python, "-c", program, cwd=tmp_path, **TORCH)
+    done = hooked.run("-c", program, cwd=tmp_path)
     put_back = ["stepscope.hooks.ranges torch.utils.data.dataloader", "0 0", "True"]
     assert done.stdout.splitlines()[-3:] == put_back, done.stderr
 
@@ -247,7 +261,7 @@ def test_without_a_pythonpath(torch_python, tmp_path):
     ("program", "module"), [("trainer_hf.py", "transformers"), ("trainer_lightning.py", "lightning")]
 )
 def test_trainers(torch_python, tmp_path, program, module):
-    if python(torch_python, "-c", f"import {module}", cwd=tmp_path).returncode:
+    if not has_module(torch_python, module):
         pytest.skip(f"no {module} in the environment with torch")
     done = python(torch_python, str(PROGRAMS / program), cwd=tmp_path, **TORCH)
     assert done.returncode == 0, done.stderr

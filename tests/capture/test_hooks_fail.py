@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from forked import Forks, forks
 from test_hooks import SITE, TORCH, python
+from test_hooks import environment as clean
 
 from stepscope.capture import environment, watch
 from stepscope.capture.spec import Spec
@@ -26,11 +29,12 @@ THROWN = (
     "hooks.ranges:Ranges.settle", "hooks.ranges:Ranges.unwatch",
 )  # fmt: skip
 
-#: torch is imported once; each case trains in a fork.
+#: Each case trains in a fork.
 PROGRAM = """
-import importlib, os, sys
+import importlib, sys
 import torch
-torch.set_num_threads(1)
+
+case = {case!r}
 
 def throw(*args, **options):
     raise RuntimeError("thrown")
@@ -50,25 +54,24 @@ def train():
         losses.append(loss.item())
     return len(losses)
 
-for case in sys.argv[1:]:
-    if os.fork() == 0:
-        file, _, name = case.partition(":")
-        owner = importlib.import_module("stepscope." + file)
-        *path, last = name.split(".")
-        for part in path:
-            owner = getattr(owner, part)
-        if not hasattr(owner, last):
-            os._exit(3)
-        setattr(owner, last, throw)
-        sys.stderr.flush()
-        os.dup2(os.open(f"{case}.err", os.O_CREAT | os.O_WRONLY), 2)
-        trained = train()
-        with open(f"{case}.out", "w") as out:
-            out.write(str(trained))
-        os._exit(0)
-    _, status = os.wait()
-    assert status == 0, (case, status)
+file, _, name = case.partition(":")
+owner = importlib.import_module("stepscope." + file)
+*path, last = name.split(".")
+for part in path:
+    owner = getattr(owner, part)
+if not hasattr(owner, last):
+    sys.exit(3)
+setattr(owner, last, throw)
+print(train())
 """
+
+
+@pytest.fixture(scope="module")
+def hooked(torch_python: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
+    """torch is imported once, with the hooks in it."""
+    settings = {"STEPSCOPE_CAPTURE_WARMUP": "2", "STEPSCOPE_CAPTURE_STEPS": "2"}
+    with forks(torch_python, tmp_path_factory.mktemp("forks"), clean(**TORCH, **settings)) as running:
+        yield running
 
 
 #: The first part is quick enough for every run.
@@ -76,15 +79,13 @@ PARTS = [pytest.param(THROWN[i::7], marks=[] if i == 0 else pytest.mark.slow, id
 
 
 @pytest.mark.parametrize("thrown", PARTS)
-def test_a_failure_in_any_hook_leaves_training_alone(
-    torch_python: str, tmp_path: Path, thrown: tuple[str, ...]
-) -> None:
-    settings = {"STEPSCOPE_CAPTURE_WARMUP": "2", "STEPSCOPE_CAPTURE_STEPS": "2"}
-    done = python(torch_python, "-c", PROGRAM, *thrown, cwd=tmp_path, **TORCH, **settings)
-    assert done.returncode == 0, done.stderr
+def test_a_failure_in_any_hook_leaves_training_alone(hooked: Forks, tmp_path: Path, thrown: tuple[str, ...]) -> None:
     for case in thrown:
-        assert (tmp_path / f"{case}.out").read_text() == "14", case
-        said = [line for line in (tmp_path / f"{case}.err").read_text().splitlines() if line.startswith("stepscope:")]
+        folder = tmp_path / case
+        folder.mkdir()
+        done = hooked.run("-c", PROGRAM.format(case=case), cwd=folder)
+        assert (done.returncode, done.stdout) == (0, "14\n"), (case, done.stderr)
+        said = [line for line in done.stderr.splitlines() if line.startswith("stepscope:")]
         expected = "stepscope: the capture failed and is switched off (RuntimeError: thrown); the program goes on"
         assert len(said) == 1 and said[0].startswith(expected), (case, said)
 

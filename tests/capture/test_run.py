@@ -186,7 +186,7 @@ def test_a_folder_that_is_there(capture, nsys, tmp_path):
     (tmp_path / "cap").mkdir()
     (tmp_path / "cap" / "kept").write_text("mine")
     status, lines = capture(["true"])
-    assert status == 2 and "is there already" in lines[0]
+    assert status == 2 and "already exists" in lines[0]
     assert (tmp_path / "cap" / "kept").read_text() == "mine"
 
 

@@ -131,7 +131,7 @@ def test_launches_that_a_graph_keeps_are_not_lost(shared, capsys):
 
     begin, end = call(20, 21, 91, "cudaStreamBeginCapture"), call(40, 41, 92, "cudaStreamEndCapture")
     kept = [call(22 + k, 23 + k, 50 + k, tid=1 + k % 2) for k in range(5)]
-    assert status(begin, *kept, end) == ("ok", "all of 10 launches have their op")
+    assert status(begin, *kept, end) == ("ok", "all 10 launches have their op")
     assert status(begin, *kept, end, call(60, 61, 70)) == ("failed", "1 of 11 launches have no op")
     assert status(*kept) == ("failed", "5 of 15 launches have no op")
     _, checks, _ = verified(capsys, str(shared / "traces/public/tl_xdit_flux_capture.json.gz"))

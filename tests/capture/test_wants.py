@@ -70,6 +70,15 @@ def test_keywords_of_torch(dry):
     }  # fmt: skip
 
 
+def test_torchs_cupti_backend(dry, nsys):
+    """What torch 2.15 records by it is told to `annotate`; nsys is asked for something else."""
+    words = dry("--backend", "torch", "--with", "graph,clocks,pm,shapes")
+    (given,) = (w.partition("=")[2] for w in words if w.startswith("STEPSCOPE_CAPTURE_TORCH="))
+    assert json.loads(given) == {"cupti_graph": True, "cupti_clocks": True, "cupti_pm": True, "record_shapes": True}
+    nsys()
+    assert "not nsys; give --with gpu-metrics, or give --backend torch" in dry("--with", "clocks")
+
+
 def test_refusals(dry, nsys):
     nsys(version="2023.4.4", options="--gpu-metrics-device= --nic-metrics=")
     assert dry("--with", "stacks").startswith("stepscope: --with stacks: nsys 2023.4.4 has no --python-backtrace")

@@ -30,8 +30,8 @@ def look(path: Path, capsys: pytest.CaptureFixture[str]) -> str:
 
 def test_what_stands_out_and_what_to_ask_next(job: Path, capsys):
     said = look(job, capsys)
-    assert "1. the GPU waits for input on rank 1 could give back 9" in said
-    assert "cause certain try: fetch ahead" in said
+    assert "1. the GPU waits for input on rank 1 could save 9" in said
+    assert "cause certain try: prefetch" in said
     assert "Nothing marks a step" not in said
     for command in ("diagnose", "run", "breakdown", "kernels", "stragglers", "serve"):
         assert f"stepscope {command} {job}" in said

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import pty
+import subprocess
+import sys
 from importlib import metadata
 from pathlib import Path
 
@@ -25,12 +30,16 @@ def test_a_group_without_a_command_shows_its_help(capsys) -> None:
     assert any(line.split()[:1] == ["plan"] for line in lines)
 
 
-def test_a_query_before_its_profile_is_told_the_order(capsys, tmp_path: Path) -> None:
-    file = tmp_path / "job.sqlite"
+@pytest.mark.parametrize(
+    "query", ["SELECT 1", "PIVOT ops ON kind", "(unpivot ops ON nr)", "VALUES (1)", "Select nr from ops"]
+)
+def test_a_query_before_its_profile_is_told_the_order(capsys, tmp_path: Path, query: str) -> None:
+    file, other = tmp_path / "job.sqlite", tmp_path / "other.sqlite"
     file.touch()
-    assert said(capsys, "sql", "SELECT 1", file) == (
-        f"stepscope: the query comes last; stepscope sql {file} 'SELECT 1'\n"
-    )
+    other.touch()
+    assert said(capsys, "sql", query, file) == f"stepscope: the query comes last; stepscope sql {file} '{query}'\n"
+    told = f"stepscope: the query comes last; stepscope sql {other} {file} '{query}'\n"
+    assert said(capsys, "sql", query, other, file) == said(capsys, "sql", other, query, file) == told
 
 
 def test_an_nsys_that_is_not_there_is_refused_whatever_is_cached(capsys, tmp_path: Path) -> None:
@@ -82,3 +91,22 @@ def test_an_extra_is_installed_from_where_stepscope_came(monkeypatch, origin, co
 
     monkeypatch.setattr(metadata, "distribution", lambda name: Installed())
     assert extra("web") == command
+
+
+def test_a_terminal_gets_errors_in_whole_words(tmp_path: Path) -> None:
+    """One line in a pipe; on 80 columns no word is cut in two, and nothing else is changed."""
+    command = [sys.executable, "-m", "stepscope", "capture", "plan", "--model", "mine"]
+    piped = subprocess.run(command, capture_output=True, text=True).stderr
+    controller, terminal = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "80", "LINES": "24"}
+    with subprocess.Popen(command, stdout=terminal, stderr=terminal, env=environment):
+        os.close(terminal)
+        written = b""
+        with contextlib.suppress(OSError):  # what a closed terminal answers
+            while piece := os.read(controller, 4096):
+                written += piece
+    os.close(controller)
+    lines = written.decode().splitlines()
+    assert piped.count("\n") == 1 and len(lines) > 1
+    assert " ".join(written.decode().split()) == piped.strip()
+    assert all(len(line) <= 80 or " " not in line.strip() for line in lines)

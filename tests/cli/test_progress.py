@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import pty
+import re
 import subprocess
 import sys
 import threading
@@ -13,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from stepscope import api, progress
+from stepscope.cli import progress as drawn
 from stepscope.simulate.job.scenario import Scenario
 from stepscope.simulate.run import simulate_to
 
@@ -170,3 +173,24 @@ def test_the_first_report_names_the_file(traces, heard):
     file = next(traces.glob("*.sqlite"))
     api.open(file, cache=False)
     assert heard[0][0].startswith(f"opening {file.name} (") and heard[0][0].endswith("iB)")
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+def test_where_there_is_little_room_the_text_is_shortened_and_not_the_time(width, monkeypatch):
+    from rich.console import Console
+
+    monkeypatch.setenv("COLUMNS", str(width))
+    display = drawn._Display()
+    display.report("looking for exposed-communication: rank 4 of 4, kernels of every stream", 14, 48)
+    display._timer = threading.current_thread()
+    display._start()
+    try:
+        console = Console(width=width, file=io.StringIO())
+        console.print(display._bar.get_renderable())
+        [line] = console.file.getvalue().splitlines()
+    finally:
+        display._timer = None
+        display.hide()
+    bar = re.search(r" [━╸╺ ]{16} 0:00:00 *$", line)
+    assert bar is not None and "━" in bar[0] and line[2:].startswith("looking")
+    assert ("…" in line) == (width < 120)

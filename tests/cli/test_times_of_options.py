@@ -46,7 +46,7 @@ def test_a_window_outside_the_capture_is_refused(stepscope, start, end):
 def test_times_are_printed_from_the_captures_beginning(stepscope):
     """The first op begins at 2 ms of the trace's clock."""
     ran = stepscope("window", "x", "--whole")
-    assert "times count from the capture's beginning" in ran.out
+    assert "times are relative to the start of the capture" in ran.out
     row = next(line for line in ran.out.splitlines() if "(whole capture)" in line)
     assert row.split()[-5:] == ["0.000", "ms", "25.000", "ms", "6"]
 

@@ -15,8 +15,9 @@ from stepscope.cli.commands._compare_options import _spread
 from stepscope.cli.main import run
 from stepscope.compare.columns import VARIANTS
 from stepscope.compare.facts import differences
-from stepscope.compare.gate import COLUMNS
+from stepscope.compare.gate import Row as GateRow
 from stepscope.errors import BadInput, CannotAnswer
+from stepscope.model.result import names
 from stepscope.simulate.run import simulate_to
 
 
@@ -191,7 +192,7 @@ def test_ranks_that_one_side_lacks_are_left_out(traces, tmp_path, capfd):
 
 def test_the_guide_has_every_column():
     guide = (Path(__file__).parents[2] / "docs" / "compare.md").read_text("utf-8")
-    columns = {c.name for columns in (*VARIANTS.values(), COLUMNS) for c in columns}
+    columns = {name for row in (*VARIANTS.values(), GateRow) for name in names(row)}
     assert {c for c in columns if f"`{c}`" not in guide} == set()
 
 

@@ -52,6 +52,12 @@ def shell(tmp_path: Path):
     return ran
 
 
+def test_the_baseline_is_among_what_is_kept():
+    """upload-artifact leaves out hidden files and folders unless told otherwise (since v4.4)."""
+    keep = EXAMPLE.read_text("utf-8").partition("- name: keep")[2]
+    assert ".stepscope/baselines" in keep and "include-hidden-files: true" in keep
+
+
 def test_what_the_example_captures_is_what_capture_takes(capsys):
     words = next(line for line in steps()["capture"].split("\n") if line.startswith("stepscope")).split()
     for option in (word for word in words[:-2] if word.startswith("--") and word != "--"):

@@ -18,7 +18,7 @@ from stepscope.compare.side import Side
 from stepscope.errors import GateFailed
 from stepscope.simulate.job.scenario import Scenario
 from stepscope.simulate.run import simulate_to
-from stepscope.statistics import FEWEST, RATE
+from stepscope.statistics.student import FEWEST, RATE
 
 STEP_NS = 1e8
 TRIALS = 80

@@ -30,6 +30,11 @@ def test_words_of_the_field_stay_and_others_go():
     assert _WORDS.of("unicorn") in secret and _WORDS.of("Unicorn_42") == _WORDS.of("unicorn") + "_42"
 
 
+def test_a_profile_without_names_has_none_to_change():
+    changed, kept = _WORDS.names(pl.Series("name", [], dtype=pl.String))
+    assert len(changed) == kept == 0
+
+
 def test_nothing_of_the_user_is_in_the_file(tmp_path):
     profile = make(
         ops=[op(10, 20, "void unicorn_gemm<acme::Zebra>(float*)", call=1), op(30, 40, "nvjet_unicorn", call=2)],

@@ -18,7 +18,7 @@ from marks import slow_unless
 from stepscope import api
 from stepscope.api import parse_ranks
 from stepscope.export import wire
-from stepscope.export.lanes import lanes
+from stepscope.export.tracks import lanes
 from stepscope.export.write import export
 from stepscope.model.profile import Profile
 from stepscope.model.ranks import ranks_text

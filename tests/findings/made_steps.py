@@ -1,4 +1,4 @@
-"""Steps by hand: kernels with their lengths (µs) and blocks, launched one behind the other, on an H200."""
+"""Steps by hand: kernels with their lengths (µs) and blocks, launched one behind the other, by default on an H200."""
 
 from __future__ import annotations
 
@@ -39,5 +39,5 @@ def step(*passes: tuple[list[Kernel], int], apart: int = 3, waits_at: tuple[int,
     return {"ops": ops, "calls": calls, "ranges": [nvtx(0, (max(at, launched) + 10) * US, "step 0")]}
 
 
-def job(*passes: tuple[list[Kernel], int], **more: Any) -> Profile:
-    return make([{"proc": 0, "pid": 400, "device": 0, "gpu": "NVIDIA H200", "rank": 0}], **step(*passes, **more))
+def job(*passes: tuple[list[Kernel], int], gpu: str = "NVIDIA H200", **more: Any) -> Profile:
+    return make([{"proc": 0, "pid": 400, "device": 0, "gpu": gpu, "rank": 0}], **step(*passes, **more))

@@ -43,6 +43,12 @@ def test_without_the_file_of_the_late_rank_nobody_is_blamed(fault: str) -> None:
     assert [r["rank"] for r in whole.summary["stragglers"]] == [2]
     assert said.summary["stragglers"] == [] and "may be missing" in said.summary["statement"]
     assert not {"straggler", "compute-imbalance", "late-node"} & set(found.rows["id"].to_list())
+    exposed = [r for r in found.rows.to_dicts() if r["id"] == "exposed-communication"]
+    assert exposed, "all wait for it, so that little is hidden"
+    for row in exposed:  # it is no network's fault, as far as anybody can tell
+        assert row["cause"] == "possible" and row["expected_ns"] < row["recoverable_ns"]
+        assert "lack ranks that are not in the profile" in row["evidence"]
+        assert row["try_next"].startswith("record all ranks")
 
 
 @pytest.mark.parametrize(

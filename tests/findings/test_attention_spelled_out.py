@@ -31,10 +31,11 @@ def ids(profile: Profile) -> set[str]:
     return set(api.analyse(profile, "diagnose", least=0).rows["id"])
 
 
+@pytest.mark.parametrize("gpu", ["NVIDIA H200", "Somebody's GPU"])
 @pytest.mark.parametrize("product", [HALF, FLOAT], ids=["half precision", "float"])
-def test_attention_with_its_softmax_written_out(product: Kernel) -> None:
+def test_attention_with_its_softmax_written_out(product: Kernel, gpu: str) -> None:
     layer: list[Kernel] = [(NORM, 20, 900), (PRODUCT, 90, 512), product, *SOFTMAX, product, (PRODUCT, 60, 400)]
-    profile = job((layer * 3, 1), ([(FUSED_ADAM, 50, 900)], 1))
+    profile = job((layer * 3, 1), ([(FUSED_ADAM, 50, 900)], 1), gpu=gpu)
     assert "attention-by-hand" in ids(profile)
     rows = api.analyse(profile, "compute", whole=True).rows
     assert rows.filter(rows["part"] == "attention")["n"].sum() == 3 * 7
@@ -48,9 +49,40 @@ def test_attention_with_its_softmax_written_out(product: Kernel) -> None:
         pytest.param([(MAX, 60, 900), (DIV, 90, SCORES), (SUM, 50, 900)], id="no exponential"),
     ],
 )
-def test_what_is_not_a_softmax(between: list[Kernel]) -> None:
+@pytest.mark.parametrize("gpu", ["NVIDIA H200", "Somebody's GPU"])
+def test_what_is_not_a_softmax(between: list[Kernel], gpu: str) -> None:
     layer: list[Kernel] = [(NORM, 20, 900), HALF, *between, HALF]
-    profile = job((layer * 3, 1), ([(FUSED_ADAM, 50, 900)], 1))
+    profile = job((layer * 3, 1), ([(FUSED_ADAM, 50, 900)], 1), gpu=gpu)
     assert "attention-by-hand" not in ids(profile)
     rows = api.analyse(profile, "compute", whole=True).rows
     assert "attention" not in rows["part"].to_list()
+
+
+def test_of_an_unknown_gpu_what_lies_between_the_products_goes() -> None:
+    """The replay cannot know how fast fused attention is there: the products stay."""
+    layer: list[Kernel] = [(NORM, 20, 900), (PRODUCT, 90, 512), HALF, *SOFTMAX, HALF, (PRODUCT, 60, 400)]
+    rows = api.analyse(job((layer * 3, 1), gpu="Somebody's GPU"), "diagnose", least=0).rows
+    (row,) = rows.filter(rows["id"] == "attention-by-hand").to_dicts()
+    assert row["recoverable_ns"] == 3 * 1000 * sum(long for _, long, _ in SOFTMAX)
+    assert "masks and softmax between its matmuls" in row["evidence"]
+
+
+LONG_ROWS = (
+    "void (anonymous namespace)::cunn_SoftMaxForward<8, c10::BFloat16, float, c10::BFloat16, "
+    "at::native::(anonymous namespace)::SoftMaxForwardEpilogue>(T4 *)"
+)
+
+
+def test_attention_of_which_only_the_softmax_tells() -> None:
+    """Scaled within its product, no mask: nothing between the products says how many scores there are, but for the time
+    of the softmax."""
+    layer: list[Kernel] = [(NORM, 20, 900), (PRODUCT, 90, 512), HALF, (LONG_ROWS, 200, 8192), HALF, (PRODUCT, 60, 400)]
+    rows = api.analyse(job((layer * 3, 1)), "diagnose", least=0).rows
+    (row,) = rows.filter(rows["id"] == "attention-by-hand").to_dicts()
+    assert row["recoverable_ns"] > 0.5 * 3 * 1000 * 300
+
+
+def test_a_choice_of_tokens_is_no_attention() -> None:
+    """A softmax over the vocabulary, and the next pass behind it: a norm stands before its first product."""
+    layer: list[Kernel] = [(NORM, 20, 900), HALF, (LONG_ROWS, 200, 64), (NORM, 20, 900), HALF]
+    assert "attention-by-hand" not in ids(job((layer * 3, 1), ([(FUSED_ADAM, 50, 900)], 1)))

@@ -40,7 +40,9 @@ def test_gaps_before_what_runs_for_the_first_time_come_once() -> None:
     """Four kernels of four names, 5 ms apart: nothing says that such a gap would come again."""
     result = diagnosed(**kernels(["a", "b", "c", "d"], 5 * MS))
     assert not result.rows.height
-    assert result.summary["statement"].startswith("95 % of the 15.8 ms capture is set-up, done once: no step loses it.")
+    assert result.summary["statement"].startswith(
+        "95 % of the 15.8 ms capture is start-up, which happens once: no step loses it."
+    )
     (note,) = [n for n in result.notes if n.code == "comes-once"]
     assert note.startswith("95 % of this capture is idle time that occurs once")
 
@@ -177,7 +179,7 @@ def test_data_that_ranks_exchange_by_mpi_is_no_loader_s(by_mpi: bool) -> None:
     ranges = [nvtx(k * 6 * MS + MS, k * 6 * MS + 5 * MS, "MPI_Recv") for k in range(4)] if by_mpi else []
     row = diagnosed(ops=ops, calls=calls, ranges=ranges).rows.to_dicts()[0]
     assert row["id"] == "data-stall"
-    assert ("exchanges by MPI" in row["title"]) is ("MPI_Irecv" in row["try_next"]) is by_mpi
+    assert ("exchanges over MPI" in row["title"]) is ("MPI_Irecv" in row["try_next"]) is by_mpi
     assert "DataLoader" not in row["try_next"]
 
 

@@ -23,7 +23,7 @@ FIRST: dict[str, tuple[str | None, str]] = {
     "public/a100_cuda_graphs.sqlite": (None, ""),
     "public/a100_lm2.7b_nvtx.sqlite": ("no-tensor-cores", "ampere_sgemm"),
     "public/a100_nccl_metadata_world2.json.gz": ("launch-bound", "of host time"),
-    "public/a100_saxpy_mpi.rank*.sqlite": ("data-stall", "in calls of MPI"),
+    "public/a100_saxpy_mpi.rank*.sqlite": ("data-stall", "in MPI calls"),
     "public/h100_qwen.json.gz": ("unfused-kernels", "chains"),
     "public/mi300x_qwen.json.gz": ("unfused-kernels", "chains"),
     "public/puzzler_cudagraph.json.gz": ("gc-pause", "18 ms"),  # of the 4 % that follow start-up

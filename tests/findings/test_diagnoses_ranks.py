@@ -13,7 +13,7 @@ from stepscope import api
 FIRST: dict[str, tuple[list[str], str]] = {
     "h200/moe4/overlapped.sqlite": (["exposed-communication"] * 2, "99 % of the time in the experts' all-to-all"),
     "h200/moe4/overlapped.rank*.pt.trace.json.gz": (["late-node"], "rank 2 begins the step 1.11 s after the others"),
-    "h200/moe4/serialized.sqlite": (["serialized-communication"], "waited for at once"),
+    "h200/moe4/serialized.sqlite": (["serialized-communication"], "waited for immediately"),
     "h200/moe4mps/overlapped.sqlite": (["exposed-communication"], "send/recv"),
     "h200/moe4mps/serialized.sqlite": (["exposed-communication", "in-order-communication"], "send/recv"),
     "h200/moe4mps/overlapped.rank*.pt.trace.json.gz": (["exposed-communication"], "send/recv"),

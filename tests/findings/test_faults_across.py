@@ -9,6 +9,7 @@ import pytest
 from faultcases import WITHIN, Told, diagnosed, scenario
 from marks import slow_unless
 from stepscope.model.ranks import ranks_text
+from stepscope.simulate.job.scenario import Scenario
 
 SCHEDULES = ("1f1b", "fsdp", "dualpipev")
 #: Links need like ones beside them: four stages on four nodes, or experts' groups within a node.
@@ -57,6 +58,15 @@ def test_a_larger_batch_is_no_slow_gpu(schedule: str, factor: float) -> None:
     close(told, "straggler")
     assert f"launches are {factor:.2f} times as large" in told.first["title"]
     assert "batch" in told.first["try_next"] and "clocks" not in told.first["try_next"]
+
+
+@pytest.mark.parametrize("rank", slow_unless((2).__eq__, (0, 2)))
+def test_python_before_every_layer(rank: int) -> None:
+    """All of a forward pass comes before the first reduction: several absences at one place."""
+    mesh = {"pp": 1, "dp": 4, "ep": 1, "layers": 6, "micro_batches": 1, "nodes": 1}
+    told = diagnosed(Scenario(schedule="ddp", steps=3, seed=23, faults=(f"slow-python:rank={rank},us=2400",), **mesh))
+    close(told, "late-node")
+    assert "between launches" in told.first["title"]
 
 
 @pytest.mark.parametrize(("factor", "schedule"), on_schedules(1.3, 2.0, 3.0))

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
+import pytest
+
 from faultcases import diagnosed, scenario
 from stepscope.simulate.job.scenario import Scenario
 
@@ -60,3 +65,24 @@ def test_places_are_within_the_step() -> None:
     for place in told.first["where"]:
         w = window[place["rank"]]
         assert w["gpu_start_ns"] <= place["start_ns"] < place["end_ns"] <= w["gpu_end_ns"]
+
+
+@pytest.mark.parametrize("sizes", [{}, {"layers": 8, "micro_batches": 6}])
+def test_two_stages_that_take_turns(sizes: dict[str, int]) -> None:
+    """What is promised is what two items under way give, of which nothing is said any more."""
+    job = Scenario(schedule="two-stage", pp=2, ep=1, steps=3, **sizes)
+    serial, beside = (diagnosed(replace(job, depth=depth)) for depth in (1, 2))
+    assert serial.first["id"] == "serialized-stages"
+    gain = serial.result.summary["step_ns"] - beside.result.summary["step_ns"]
+    assert serial.first["recoverable_ns"] == pytest.approx(gain, rel=0.1)
+    assert "serialized-stages" not in beside.result.rows["id"].to_list()
+
+
+def test_a_capture_without_steps_has_no_figures_per_step() -> None:
+    """DualPipeV's trainer marks chunks: once in each of three steps is not three times in one."""
+    told = diagnosed(Scenario(pp=2, ep=2, layers=4, micro_batches=4, steps=3), least=0.0)
+    rows = told.result.rows.to_dicts()
+    assert rows and "repeated-reduction" not in {row["id"] for row in rows}
+    assert not [
+        row for row in rows if re.search(r"per (rank and )?step|of the step|a step\b", row["title"] + row["evidence"])
+    ]

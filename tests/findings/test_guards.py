@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,9 @@ from fake import Row, call, copy, make, nvtx, op
 from stepscope import api
 from stepscope.derive.rank.cuda_calls import Family, families
 from stepscope.derive.rank.data import ranks_of
+from stepscope.derive.replay.replay import Replay
+from stepscope.findings.evidence.hosts import Host
+from stepscope.findings.evidence.sequence import Sequence
 from stepscope.model.range_names import GARBAGE
 
 US = 1000
@@ -35,20 +39,37 @@ def test_memory_of_a_short_program_is_not_churn(shared: Path) -> None:
 
 
 def test_memory_that_is_taken_again_and_again_is_churn() -> None:
-    """Of a capture without steps: three times, each as long as a kernel, and not where it is twice."""
-    for times, found in ((3, ["allocator-churn"]), (2, [])):
+    """Of a capture without steps: three times, each as long as a kernel. Not twice, nor where each kernel is a new one:
+    a library loads it then, and tries algorithms."""
+    for times, names, found in ((3, "aaa", ["allocator-churn"]), (2, "aa", []), (3, "abc", [])):
         calls, ops, at = [], [], 0
         for k in range(times):
             calls += [call(at, at + 400 * US, id=2 * k + 1, name="cudaMalloc")]
             calls += [call(at + 400 * US, at + 410 * US, id=2 * k + 2)]
-            ops += [op(at + 420 * US, at + 800 * US, call=2 * k + 2)]
+            ops += [op(at + 420 * US, at + 800 * US, names[k], call=2 * k + 2)]
             at += 800 * US
         calls += [call(at, at + 10 * US, id=99)]
-        ops += [op(at + 20 * US, at + 400 * US, call=99)]
+        ops += [op(at + 20 * US, at + 400 * US, "a", call=99)]
         calls.insert(0, call(-60 * US, -50 * US, id=98))
-        ops.insert(0, op(-40 * US, 0, call=98))
+        ops.insert(0, op(-40 * US, 0, "a" if names[1] == "a" else "z", call=98))
         rows = api.analyse(make(ops=ops, calls=calls), "diagnose", only=("allocator-churn",)).rows
         assert rows["id"].to_list() == found
+
+
+def test_layers_are_no_tiny_kernels() -> None:
+    """A pattern of four kernels, eight times in a row: copies of tensors are launched over and over, layers are not."""
+    layer = (
+        "sm90_xmma_gemm_bf16bf16_bf16f32",
+        "vectorized_elementwise_kernel<GeluFunctor>",
+        "ampere_sgemm_128x64_nn",
+        "x",
+    )
+    for pattern, found in ((layer, []), (("a", "b", "c", "d"), ["tiny-kernels"]), (layer[:1], ["tiny-kernels"])):
+        names = (pattern * 32)[:32]
+        calls = [call(40 * US * k, 40 * US * k + 3 * US, id=k + 1) for k in range(32)]
+        ops = [op(40 * US * k + 5 * US, 40 * US * k + 8 * US, name, call=k + 1) for k, name in enumerate(names)]
+        rows = api.analyse(make(ops=ops, calls=calls), "diagnose", only=("tiny-kernels",)).rows
+        assert rows["id"].to_list() == found, pattern
 
 
 def test_one_memset_by_hand_gets_no_advice() -> None:
@@ -124,5 +145,17 @@ def test_a_number_of_pageable_memory_is_one_wait() -> None:
         ops=ops, calls=calls, ranges=[nvtx(0, 10_000 * US, "step 0"), nvtx(10_000 * US, 10_001 * US, "step 1")]
     )
     (row,) = api.analyse(profile, "diagnose", index=0, only=("host-sync",), least=0.0).rows.to_dicts()
-    assert row["title"].startswith("10 numbers read from the GPU")
-    assert "rank 0 spends 5.02 ms of the step in them" in row["evidence"]
+    assert row["title"].startswith("10 reads of GPU values")
+    assert "the host of rank 0 spends 5.02 ms of the step in these calls" in row["evidence"]
+
+
+def test_a_diagnosis_leaves_nothing_of_its_case(shared: Path) -> None:
+    """A case holds hundreds of bytes per op: it goes with the answer, not with the next search for circles."""
+    gc.collect()
+    gc.disable()
+    try:
+        api.analyse(api.open(str(shared / "traces/h200/moe4/overlapped.sqlite"), cache=False), "diagnose")
+        held = [o for o in gc.get_objects() if type(o) in (Host, Sequence, Replay)]
+    finally:
+        gc.enable()
+    assert not held

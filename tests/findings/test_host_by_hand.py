@@ -146,6 +146,31 @@ def test_a_batch_that_is_fetched(inside: bool) -> None:
     assert "`next batch`" in first["evidence"]
 
 
+@pytest.mark.parametrize(("op_us", "named"), [(480, True), (100, False), (502, False)])
+def test_input_that_an_op_makes_on_the_cpu_is_named(op_us: int, named: bool) -> None:
+    """Three steps that begin with 500 µs of host, an op of torch in them, and a copy of what it made.
+
+    An op that makes the copy itself gives the GPU work: it is not the CPU's.
+    """
+    ops, calls, ranges, host = [], [], [], []
+    at = 0
+    for step in range(3):
+        begin, first = at, 100 * step
+        host.append({"start_ns": at, "end_ns": at + op_us * US, "tid": 1, "kind": "cpu_op", "name": "aten::randn"})
+        at += 500 * US
+        calls.append(call(at, at + 5 * US, id=first, name="cudaMemcpyAsync"))
+        ops.append(op(at + 5 * US, at + 10 * US, "[memcpy]", call=first, kind="memcpy", copy_kind="HtoD", bytes=4096))
+        for k in range(1, 21):
+            calls.append(call(at + 10 * k * US, at + (10 * k + 3) * US, id=first + k))
+            ops.append(op(at + (10 * k + 5) * US, at + (10 * k + 13) * US, call=first + k))
+        at += 220 * US
+        ranges.append(nvtx(begin, at, f"step {step}"))
+    row = found(api.analyse(make(ops=ops, calls=calls, ranges=ranges, host=host), "diagnose"))["data-stall"]
+    assert row["recoverable_ns"] == pytest.approx(500 * US, rel=0.05)
+    assert ("most in `aten::randn`" in row["evidence"]) == named
+    assert row["try_next"].startswith("`aten::randn` computes on the CPU") == named
+
+
 def test_products_without_tensor_cores() -> None:
     ops, calls = loop(20, 30, name="ampere_sgemm_128x64_tn")
     row = found(diagnose(ops=ops, calls=calls, ranges=steps(700)))["no-tensor-cores"]
@@ -223,6 +248,12 @@ def test_a_clock_below_what_it_was() -> None:
     ]
     row = found(diagnose(ops=ops, calls=calls, ranges=steps(700), counters=clock))["clock-throttling"]
     assert row["recoverable_ns"] == pytest.approx(20 * 15 * US, rel=0.02)
+    assert "meanwhile" not in row["evidence"]
+    torch = [{**c, "name": "SM Clock (MHz)"} for c in clock] + [
+        {**c, "name": "Power (W)", "value": 690.0} for c in clock
+    ]
+    row = found(diagnose(ops=ops, calls=calls, ranges=steps(700), counters=torch))["clock-throttling"]
+    assert row["evidence"].endswith("it draws 690 W meanwhile")
     result = diagnose(ops=ops, calls=calls, ranges=steps(700))
     assert "clock-throttling" in {s["id"] for s in result.summary["skipped"]}
 
@@ -241,7 +272,7 @@ def test_a_synchronization_behind_every_kernel_is_a_measurement() -> None:
     result = diagnose(ops=ops, calls=calls, ranges=steps(700))
     first = result.rows.to_dicts()[0]
     assert first["id"] == "host-sync"
-    assert "one behind nearly every large kernel, as timers of blocks make them" in first["evidence"]
+    assert "one after nearly every large kernel, as block timers do" in first["evidence"]
     assert "profiler-distortion" not in found(result)  # the program waits, not its profiler
     # Without the waits the host is ahead: eleven gaps of 20 µs shrink to the usual moment between two kernels.
     assert first["recoverable_ns"] == pytest.approx(11 * 20 * US, rel=0.05)
@@ -262,7 +293,7 @@ def test_the_interpreter_s_lock() -> None:
     row = found(diagnose(**_locked(1)))["gil-contention"]
     assert row["recoverable_ns"] == pytest.approx(100 * US, abs=1 * US)
     assert "waits for 100 µs of the step on rank 0" in row["evidence"]
-    assert "thread 7 has the lock for 99 % of that time" in row["evidence"]
+    assert "thread 7 holds the lock for 99 % of that time" in row["evidence"]
     assert row["where"][0] == {"rank": 0, "start_ns": 104 * US, "end_ns": 204 * US, "stream": None}
 
 

@@ -32,4 +32,4 @@ def test_a_device_that_waits(second: int, found: bool) -> None:
     assert ("idle-device" in rows) is found
     if found:
         assert rows["idle-device"]["recoverable_ns"] == (1000 - (1000 + 200) // 2) * US
-        assert rows["idle-device"]["title"] == "GPU 1 of rank 0 waits while GPU 0 works"
+        assert rows["idle-device"]["title"] == "GPU 1 of rank 0 idles while GPU 0 works"

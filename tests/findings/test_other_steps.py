@@ -33,8 +33,8 @@ def test_steps_that_alternate_are_said(lengths: tuple[int, ...], said: bool) -> 
     assert (result.summary["mean_step_ns"] != result.summary["step_ns"]) is said
     notes = [note for note in result.notes if note.startswith("steps differ")]
     assert bool(notes) is said
-    if said:  # 460 ms in five steps, of which 25 compute; the first is no sample
-        assert "takes 20 ms, the mean is 92 ms, 5 % of it compute" in notes[0]
+    if said:  # 440 ms in four steps, of which 20 compute; the first is no sample
+        assert "takes 20 ms, the mean is 110 ms, 5 % of it compute" in notes[0]
         assert result.summary["mean_step_ns"] == 110 * MS
 
 

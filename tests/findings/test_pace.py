@@ -135,3 +135,13 @@ def test_two_logs_are_compared_and_gated(tmp_path):
     assert answer.summary["verdict"] == "slower"
     assert answer.summary["step"]["change_pct"] == pytest.approx(3.0, abs=0.1)
     assert answer.summary["step"]["mean_change_pct"] == pytest.approx(10.0, abs=0.3)
+
+
+def test_a_mean_that_a_few_steps_move_is_said(tmp_path):
+    """The usual step is as long as before; every 50th takes 800 ms more, 16 ms a step."""
+    base = log(tmp_path / "base.jsonl", *(57 + k % 3 / 10 for k in range(400)))
+    new = log(tmp_path / "new.jsonl", *(57 + k % 3 / 10 + 800 * (k % 50 == 49) for k in range(400)))
+    said = api.compare(base, new, cache=False).summary["statement"]
+    assert "no difference of the median step" in said
+    assert "the mean step changes by +28.0 % (57.1 ms to 73.1 ms;" in said
+    assert "the mean" not in api.compare(base, base, cache=False).summary["statement"]

@@ -61,7 +61,7 @@ def test_whether_memory_allows_less_recomputation(monkeypatch: pytest.MonkeyPatc
     memory = {"reserved_bytes": reserved * 10**9, "total_bytes": 141 * 10**9}
     row = told(monkeypatch, make(**tables), "recomputation", memory=memory)
     assert row is not None and says in row["evidence"]
-    assert f"{reserved} GB of 141 are reserved at most" in row["evidence"]
+    assert f"{reserved} GB of 141 are reserved at the peak" in row["evidence"]
 
 
 def test_what_torch_does_not_know_is_left_out() -> None:

@@ -82,4 +82,4 @@ def test_where_the_host_is_behind_its_time_comes_back() -> None:
     found = {r["id"]: r for r in api.analyse(make(**tables), "diagnose", least=0).rows.to_dicts()}
     row = found["recomputation"]
     assert 3 * 5 * 200 * US <= row["recoverable_ns"] <= 3 * 6 * 205 * US
-    assert "the host's, which is behind" in row["evidence"]
+    assert "is host time: the host is behind" in row["evidence"]

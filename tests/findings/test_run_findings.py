@@ -16,6 +16,7 @@ from pairs import scenario
 from stepscope import api
 from stepscope.derive.run.kinds import kinds_of
 from stepscope.findings.run.episodes import episodes_of
+from stepscope.simulate.job.scenario import Scenario
 from stepscope.simulate.nsys import write as write_nsys
 from stepscope.simulate.programs import assemble
 from stepscope.simulate.programs import execute as engine
@@ -81,6 +82,24 @@ def test_findings_of_two_kinds_of_steps_are_weighed(tmp_path):
     both = rows["step-kinds"]["recoverable_ns"] + 0.25 * (alone[1] - alone[0])
     assert both == pytest.approx(kind.per_step_ns, rel=0.05)
     assert not [text for one in cited.every(profile) for text in one.wrong]
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_what_grows_is_told_once(ranks, tmp_path):
+    """The host comes 3 ms later with every step: what the step shown has of it is no finding beside the drift."""
+    sizes = {"schedule": "ddp", "pp": 1, "ep": 1, "dp": ranks, "layers": 2, "micro_batches": 1}
+    rows = {}
+    for faults in ((), ("drift:rank=0,us=3000",)):
+        job = engine.run(Scenario(**sizes, steps=12, faults=faults))
+        write_nsys.write(assemble.trace(job), 0, tmp_path / f"{len(faults)}.sqlite")
+        rows[faults] = api.open(tmp_path / f"{len(faults)}.sqlite", cache=False).diagnose().rows.to_dicts()
+    healthy, drifting = rows.values()
+    drift = drifting[0]
+    assert drift["id"] == "drift" and drift["recoverable_ns"] == pytest.approx(3e6 * 10 / 2, rel=0.1)
+    assert ("[late-node]" in drift["evidence"]) == (ranks > 1)  # the one beside whom it is late
+    # The first step has 3 ms already, which no growth since then explains.
+    others = sum(row["recoverable_ns"] for row in drifting[1:])
+    assert others < sum(row["recoverable_ns"] for row in healthy) + 3.1e6
 
 
 def test_a_step_that_is_asked_for_is_judged_alone(tmp_path):

@@ -168,7 +168,7 @@ def numbers(size: int, times: int = 12) -> dict[str, dict[str, Any]]:
 
 def test_a_number_is_small() -> None:
     most = int(host_sync.NUMBER.value)
-    assert "numbers read from the GPU" in numbers(most)["host-sync"]["title"]
+    assert "reads of GPU values" in numbers(most)["host-sync"]["title"]
     assert "copies to the host" in numbers(most + 1)["host-sync"]["title"]
 
 
@@ -184,7 +184,7 @@ def test_a_few_synchronizations_are_no_measurement() -> None:
             )
         ]
         found = findings(ops, calls, 50 * times + 20)
-        return "one behind nearly every large kernel" in found["host-sync"]["evidence"]
+        return "one after nearly every large kernel" in found["host-sync"]["evidence"]
 
     least = int(measurement.MEASURING_SYNCS.value)
     assert measured(least)

@@ -52,6 +52,18 @@ def test_a_fault_is_named_and_its_cost_is_close(row: dict[str, Any], tool: str, 
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("row", [row for row in OURS if row["row"] == "A1"], ids=lambda row: row["program"])
+def test_attention_is_named_on_a_gpu_that_nobody_knows(
+    row: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stepscope.derive.work.sizes.gpu_of", lambda name: None)
+    answer = new.planted(row, "nsys", tmp_path)
+    assert "attention-by-hand" in {said.id for said in answer.faults[:2]}, answer
+    twin = new.healthy(row["program"], "none", "nsys", tmp_path)
+    assert "attention-by-hand" not in {said.id for said in twin.faults}, twin
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("tool", new.TOOLS)
 @pytest.mark.parametrize(("program", "fault"), new.twins())
 def test_a_healthy_program_has_no_large_finding_of_this_kind(

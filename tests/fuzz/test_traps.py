@@ -70,3 +70,9 @@ def test_an_instant_of_the_capture(trap: str) -> None:
         window = {"start": "200us", "end": "201us"} if questions.get(name).windowed else {}
         with suppress(StepscopeError):
             api.analyse(profile, name, **window)
+
+
+def test_a_capture_that_is_all_start_up_gives_back_no_more_than_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    """Shares are of what follows the start-up. Where nothing does, they were 3.6e14 % of a nanosecond."""
+    rows = _answer(capsys, "diagnose", _trap("06"), "--whole", "--least", "0.5")["rows"]
+    assert rows and all(0 <= row["share_pct"] <= 100 for row in rows)

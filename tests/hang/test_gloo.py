@@ -11,7 +11,7 @@ import pytest
 
 from stepscope import api
 
-PYTHON = Path(__file__).parents[3] / ".venv-torch" / "bin" / "python"
+PYTHON = Path(__file__).parents[2] / ".venv-torch" / "bin" / "python"
 PROGRAM = """
 import os, sys, time
 import torch, torch.distributed as dist

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 
-from stepscope import api
+from stepscope import api, questions
+from stepscope.cli.main import run
 from stepscope.model.devices import several
 from stepscope.simulate.job.scenario import Scenario
 from stepscope.simulate.run import simulate_to
@@ -75,6 +78,116 @@ def test_compute_on_one_gpu_hides_nothing_of_another(tmp_path: Path) -> None:
     figures = rows.select("rank", "window_ns", "compute_ns", "comm_exposed_ns", "comm_hidden_ns", "idle_ns").rows()
     us = 1000
     assert figures == [(0, 250 * us, 50 * us, 100 * us, 0, 100 * us), (1, 100 * us, 100 * us, 0, 0, 0)]
+
+
+#: Steps of a JAX process by its two devices: kernel, when it begins and how long it takes, in us from the step's start.
+_JAX = {
+    0: [("loop_add_fusion", 100, 300), ("ncclDevKernel_AllReduce_Sum_bf16_RING_LL", 400, 200)],
+    1: [("loop_add_fusion", 100, 500), ("ncclDevKernel_AllReduce_Sum_bf16_RING_LL", 600, 10)],
+}
+_JAX_US = {
+    "breakdown": ("compute_ns", "comm_exposed_ns", "comm_hidden_ns"),
+    "overlap": ("comm_ns", "exposed_ns"),
+}
+
+
+@pytest.fixture(scope="module")
+def jax(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An nsys export of one JAX process with two GPUs, as XLA labels its work: a thread for each device."""
+    folder = tmp_path_factory.mktemp("jax")
+    simulate_to(Scenario(schedule="ddp", pp=1, ep=1, dp=2, layers=1, micro_batches=1, steps=1), folder, ("nsys",))
+    path = folder / "node0.sqlite"
+    with closing(sqlite3.connect(path)) as db:
+        kept = ("META_DATA_EXPORT", "META_DATA_CAPTURE", "TARGET_INFO_GPU", "TARGET_INFO_SYSTEM_ENV")
+        tables = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        for table in tables:
+            if table not in kept and not table.startswith("ENUM"):
+                db.execute(f"DELETE FROM {table}")
+        names = {"cudaLaunchKernel_v7000": 1, "loop_add_fusion": 2, "ncclDevKernel_AllReduce_Sum_bf16_RING_LL": 3}
+        db.executemany("INSERT INTO StringIds (id, value) VALUES (?, ?)", [(i, name) for name, i in names.items()])
+        pid, number = 77, 0
+        process = pid << 24
+        db.executemany("INSERT INTO TARGET_INFO_CUDA_DEVICE VALUES (?, ?, ?)", [(d, d, pid) for d in _JAX])
+        db.execute("INSERT INTO PROCESSES VALUES (?, ?, 'python')", [process, pid])
+        for step in range(3):
+            at = 10_000_000 + step * 1_000_000
+            _insert(
+                db,
+                "NVTX_EVENTS",
+                start=at,
+                end=at + 990_000,
+                eventType=59,
+                text=f"train {step}",
+                globalTid=process | pid,
+            )
+            for device, kernels in _JAX.items():
+                thread = process | (pid + 1 + device)
+                for kernel, begins, takes in kernels:
+                    number += 1
+                    called, ran = at + begins * 100, at + begins * 1000  # launched well ahead
+                    thunk = f"Thunk:#name=jit(step)/add,hlo_op={kernel}#"
+                    _insert(
+                        db,
+                        "NVTX_EVENTS",
+                        start=called - 500,
+                        end=called + 4000,
+                        eventType=59,
+                        text=thunk,
+                        globalTid=thread,
+                    )
+                    _insert(
+                        db,
+                        "CUPTI_ACTIVITY_KIND_RUNTIME",
+                        start=called,
+                        end=called + 3000,
+                        globalTid=thread,
+                        correlationId=number,
+                        nameId=1,
+                    )
+                    ids = {"demangledName": names[kernel], "shortName": names[kernel], "globalPid": process}
+                    _insert(
+                        db,
+                        "CUPTI_ACTIVITY_KIND_KERNEL",
+                        start=ran,
+                        end=ran + takes * 1000,
+                        deviceId=device,
+                        streamId=21 if kernel.startswith("nccl") else 20,
+                        correlationId=number,
+                        gridX=1,
+                        **ids,
+                    )
+        db.commit()
+    return path
+
+
+def _insert(db: sqlite3.Connection, table: str, **values: Any) -> None:
+    """A row; what must be there and is not given is 0."""
+    needed = [name for _, name, _, must, _, _ in db.execute(f"PRAGMA table_info({table})") if must]
+    row = dict.fromkeys(needed, 0) | values
+    db.execute(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})", list(row.values()))
+
+
+def test_devices_of_a_jax_process_in_nsys(jax: Path) -> None:
+    """The all-reduce of one GPU runs beside the compute of the other: nothing hides it."""
+    profile = api.open(jax, cache=False)
+    assert profile.ranks.select("rank", "device", "pid").rows() == [(0, 0, 77), (1, 1, 77)]
+    assert [n for n in profile.notes if n.code == "several-gpus"]
+    for question, columns in _JAX_US.items():
+        rows = api.analyse(profile, question, anchor="^train", index=1).rows.select(*columns).rows()
+        us = [tuple(n // 1000 for n in row) for row in rows]
+        assert us == ([(300, 200, 0), (500, 10, 0)] if question == "breakdown" else [(200, 200), (10, 10)]), question
+
+
+@pytest.mark.parametrize("question", questions.names())
+def test_every_question_of_a_jax_process(question: str, jax: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By command: it answers for both devices, or says what the profile lacks."""
+    status = run([question, str(jax), "--no-cache", "--format", "json"])
+    out, err = capsys.readouterr()
+    assert status in (0, 3) and "this is a bug" not in err
+    if status == 0:
+        rows = json.loads(out)["rows"]
+        ranks = {row["rank"] for row in rows if "rank" in row}
+        assert ranks in (set(), {0, 1}) or (question == "critical-path" and ranks == {1})
 
 
 def test_the_host_is_that_of_the_process(tmp_path: Path) -> None:

@@ -11,6 +11,9 @@ import polars as pl
 import pytest
 from msgspec import Struct
 
+from fake import FakeSource, op
+from stepscope.files import budget
+from stepscope.model import profile as model
 from stepscope.model.memo import Memo, is_large
 
 LARGE, SMALL = np.zeros(1 << 18, np.int64), np.zeros(10, np.int64)
@@ -19,6 +22,13 @@ LARGE, SMALL = np.zeros(1 << 18, np.int64), np.zeros(10, np.int64)
 @dataclass
 class Plain:
     array: Any
+
+
+class Rank:
+    let_go_of = 0
+
+    def let_go(self) -> None:
+        self.let_go_of += 1
 
 
 class Packed(Struct):
@@ -57,3 +67,21 @@ def test_large_answers_are_computed_again_and_small_ones_are_not():
         memo.once(answer, "subject", 10)
         memo.let_go()
     assert asked == [1 << 18, 10, 1 << 18]
+
+
+def test_small_arrays_of_ranks_by_the_thousand_are_large_together():
+    array = np.zeros(1 << 11, np.int64)  # 16 KiB
+    assert not is_large(array, 64) and is_large(array, 4096)
+
+
+def test_a_rank_that_has_let_go_is_not_asked_again_until_it_has_work(monkeypatch):
+    """Or ranks by the thousand look through each other, each time that one of them has work."""
+    monkeypatch.setattr(budget, "tight", lambda: True)
+    monkeypatch.setattr(model, "_LOOK_S", 0.0)
+    profile, ranks = model.Profile([FakeSource({"ops": [op(0, 10)]})]), [Rank() for _ in range(100)]
+    for rank in ranks:
+        profile.at_work(rank)
+    assert sum(rank.let_go_of for rank in ranks) == 99
+    profile.at_work(ranks[0])
+    profile.at_work(ranks[1])
+    assert sum(rank.let_go_of for rank in ranks) == 101

@@ -163,7 +163,7 @@ def test_ranks_on_one_gpu_are_said() -> None:
     one = Processes("a.sqlite", known(0, 1, host="x", gpu_id=0), known(1, 2, host="x", gpu_id=0))
     two = Processes("b.sqlite", known(2, 1, host="y", gpu_id=0), known(3, 2, host="y"), known(4, 3, host="y"))
     assert assign([one, two])[1] == [
-        "ranks 0-1 share one GPU: durations of their ops include the turns and the load of each other"
+        "ranks 0-1 share one GPU: durations of their ops include time in which the others ran"
     ]
     assert assign([two])[1] == []
     four = Processes("a.sqlite", *(known(r, r + 1, host="x", gpu_id=r // 2) for r in range(4)))

@@ -157,6 +157,6 @@ def test_info_counts_ops_that_overlap_as_they_may():
     ops = [*steady(3), op(2 * MS + 900 * US, 4 * MS, "next", call=9), op(4 * MS - US, 5 * MS, call=10)]
     (note,) = [n for n in api.analyse(make(ops=ops), "info").notes if n.code == "ops-overlap"]
     assert note == (
-        "rank 0: 1 op begins before the one before on the stream has ended, as programmatic dependent launch allows:"
+        "rank 0: 1 op begins before the previous one on the stream has ended, as programmatic dependent launch allows:"
         " the earliest is next on stream 7, 100 µs early, 1.1 ms from 2900000 ns"
     )

@@ -24,6 +24,7 @@ from stepscope.model.units import about, duration, file_names, header, show, sig
         ("overlap_pct", 58.44, "58.4%"),
         ("bytes", 3_145_728, "3.000 MiB"),
         ("moved_bytes", 12, "12 B"),
+        ("flops", 5_514_536_717_248, "5.515 TFLOP"),
         ("busbw_gbps", 312.4567, "312.5 GB/s"),
         ("n", 12_345_678, "12345678"),
         ("score", 0.30412, "0.3041"),

@@ -2,12 +2,14 @@
 
 python tests/promises [quick|full] [real|simulated] [--write] [--jobs N]
 python tests/promises --new [--write]
+python tests/promises --catalogue [--write]
 
 `quick` takes a part of the simulated jobs and prints the page (about five minutes on two cores); `full` takes all and
 writes docs/promises.md and src/stepscope/findings/calibration.toml, as `--write` does with a part; `real --write`
 leaves what is of simulated jobs, and the widths, as they are. All pairs go into .promises/pairs.json too. What needs
 ../shared is left out where it is not, and nothing is written then. `--new` is
 about the programs of new.toml alone: with `--write` their part of the page, and the intervals of what only they have.
+`--catalogue` is about simulated faults of its rows B and D, catalogue.toml, likewise.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from typing import Any
 os.environ.setdefault("POLARS_MAX_THREADS", "1")  # workers share the cores
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from promises import calibrate, new, page, real, simulated
+from promises import calibrate, catalogue, new, page, real, simulated
 
 ROOT = Path(__file__).parents[2]
 KEPT = ROOT / ".promises"
@@ -40,9 +42,12 @@ def main() -> int:
     parser.add_argument("--write", action="store_true", help="write the page and the widths at any scale")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--new", action="store_true", help="only the programs of new.toml")
+    parser.add_argument("--catalogue", action="store_true", help="only the simulated faults of catalogue.toml")
     args = parser.parse_args()
     if args.new:
         return ask_new(args.jobs, args.write)
+    if args.catalogue:
+        return ask_catalogue(args.jobs, args.write)
     began = time.monotonic()
     # Threads of Polars do not survive a fork.
     spawn = multiprocessing.get_context("spawn")
@@ -66,9 +71,13 @@ def main() -> int:
     text = page.page(pairs, healthy, made, twins, args.scale)
     if args.which == "real" and args.write:
         path = ROOT / "docs" / "promises.md"
-        path.write_text(new.with_section(page.with_real(path.read_text("utf-8"), text), programs), "utf-8")
+        old = path.read_text("utf-8")
+        text = new.with_section(page.with_real(old, text), programs)
+        path.write_text(catalogue.with_part(text, catalogue.part(old)), "utf-8")
         return 0
     text = new.with_section(text, programs)
+    if args.which in ("all", "simulated"):
+        text = catalogue.with_part(text, catalogue.section(answers_of_catalogue(args.jobs)))
     known = [*pairs, *(a.pair for a in programs if a.truth_ms is not None)]
     KEPT.mkdir(exist_ok=True)
     (KEPT / "pairs.json").write_text(json.dumps([p.as_dict() for p in (*pairs, *made)], indent=1), "utf-8")
@@ -96,6 +105,23 @@ def ask_new(jobs: int, write: bool) -> int:
     table |= {ident: width for ident, width in found.items() if ident not in simulated}
     calibrate.FILE.write_text(calibrate.text(table), "utf-8")
     return 0
+
+
+def ask_catalogue(jobs: int, write: bool) -> int:
+    """Simulated faults of rows B and D."""
+    answers = answers_of_catalogue(jobs)
+    path = ROOT / "docs" / "promises.md"
+    if write:
+        path.write_text(catalogue.with_part(path.read_text("utf-8"), catalogue.section(answers)), "utf-8")
+    else:
+        print(catalogue.section(answers))
+    return 0
+
+
+def answers_of_catalogue(jobs: int) -> list[new.Answer]:
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(jobs, mp_context=spawn) as pool:
+        return list(pool.map(catalogue.answer, catalogue.table()))
 
 
 def answers_of_new(jobs: int) -> list[new.Answer]:

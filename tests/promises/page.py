@@ -15,7 +15,7 @@ HERE = Path(__file__).parent
 
 METHOD = f"""# Promises, and what became of them
 
-Written by `make promises ARGS=full`; not by hand. `diagnose` says of each finding what the step could give back. Here
+Written by `make promises ARGS=full`; not by hand. `diagnose` says of each finding what the step could save. Here
 is what it said of jobs with a known fault, beside what taking that fault away really gave.
 
 ## Method

@@ -91,7 +91,7 @@ def test_findings_are_a_list():
     profile = make(ops=ops, calls=calls, ranges=[nvtx(0, 1100 * us, "step 0"), nvtx(1101 * us, 1102 * us, "step 1")])
     result = api.analyse(profile, "diagnose", index=0, least=0)
     text = text_of(result)
-    line = r"^(\d+)\. \*\*(.+)\*\*  \n   could give back (?:up to )?[\d.]+ .* cause \w+ \(`(.+)`\)$"
+    line = r"^(\d+)\. \*\*(.+)\*\*  \n   could save (?:up to )?[\d.]+ .* cause \w+ \(`(.+)`\)$"
     found = re.findall(line, text, re.M)
     assert [(int(n), id) for n, _, id in found] == list(enumerate(result.rows["id"], 1)) and found
     assert text.count("   - try: ") == text.count("   - see: `stepscope ") == len(found)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import polars as pl
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -65,14 +66,14 @@ def test_times_count_from_the_captures_beginning():
     text = to_text(replace(result(rows), begins={0: 3_847_876_236_000_000, 1: 2_000_000}))
     cells = [line.split()[:3] for line in text.splitlines() if line.strip()[:1] in ("0", "1")]
     assert cells == [["0", "0.557", "ms"], ["1", "5.000", "ms"]]
-    assert "times count from the capture's beginning" in text
+    assert "times are relative to the start of the capture" in text
 
 
 def test_clocks_that_ran_long_are_counted_from_a_second():
     rows = pl.DataFrame({"start_ns": [3_847_876_236_557_000], "end_ns": [3_847_876_278_279_000]})
     text = to_text(result(rows))
     assert "236.557 ms" in text
-    assert "times count from 3847876 s" in text
+    assert "times are relative to 3847876 s" in text
 
 
 def test_kernel_names_lose_what_makes_them_long():
@@ -112,7 +113,29 @@ def test_lines_are_aligned_whatever_the_texts(columns, budget):
     head, body = layout.lines(table, gap)
     widest = layout.width(head[-1])
     assert len(body) == height
-    assert all(layout.width(line) <= widest for line in [*head, *body])
+    assert all(layout.width(line) <= widest for line in [*head, *(line for row in body for line in row)])
+
+
+WHY = "a run of half the steps and a quarter more: +381.8 % of the step (+379.4 to +384.2 %), limit 2 %"
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120])
+@pytest.mark.parametrize("times", [1, 9])
+def test_sentences_go_on_in_the_next_line(width, times):
+    """In their column, or below their row where they would be a tower: no word is cut, and no line is too wide."""
+    kernel = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>"
+    rows = pl.DataFrame({"check": ["x", "y"], "name": [kernel, "k"], "base_ns": [54_050_000, 1]})
+    why = " ".join([WHY] * times)
+    text = to_text(Result(rows.with_columns(why=pl.Series([why, f"{why} again"]))), width)
+    assert max(map(layout.width, text.splitlines())) <= width
+    assert [word for word in text.split() if word in WHY.split()] == WHY.split() * times * 2
+    assert ("└ why" in text) == (times > 1 or width < 80)
+    assert "2 %" in text and not any(line.strip().startswith("%") for line in text.splitlines())
+
+
+def test_texts_that_are_no_sentences_are_cut():
+    kernel = "some words that are the name of a range " * 9
+    assert "…" in to_text(result(pl.DataFrame({"name": [kernel, "k"], "base_ns": [54_050_000, 1]})), 80)
 
 
 def test_a_tree_is_indented_and_needs_no_paths():
@@ -127,4 +150,4 @@ def test_numbers_that_repeat_a_column_are_named_where_room_is_short():
     rows = pl.DataFrame({"host_ns": [5, 6], "mean_ns": [5, 6], "max_ns": [5, 6], "gpu_ns": [7, 8]})
     assert "mean" in to_text(Result(rows)).splitlines()[2]
     narrow = to_text(Result(rows), width=14)
-    assert "mean, max: as host\n  in every row" in narrow
+    assert "mean, max: same as\n  host in every row" in narrow

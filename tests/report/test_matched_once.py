@@ -19,7 +19,7 @@ def test_a_report_matches_and_aligns_once(tmp_path: Path, monkeypatch: pytest.Mo
     scenario = Scenario(schedule="1f1b", pp=2, dp=2, nodes=2, layers=2, micro_batches=2, steps=2)
     simulate_to(scenario, tmp_path, ("nsys",))
     runs: Counter[str] = Counter()
-    for module, name in ((across, "match"), (across, "align"), (calls, "_sides_of")):
+    for module, name in ((across, "match"), (across, "align"), (calls, "all_sides")):
         original = getattr(module, name)
 
         def counted(*args, _name=name, _original=original):
@@ -31,7 +31,7 @@ def test_a_report_matches_and_aligns_once(tmp_path: Path, monkeypatch: pytest.Mo
     asker = Asker(lambda name, **options: api.analyse(profile, name, **options), (str(tmp_path),))
     report = gather(asker, "stepscope report", drawn=True)
     assert report.findings is not None and not [m for m in report.missing if "Collectives" in m.title]
-    assert runs == {"match": 1, "align": 1, "_sides_of": profile.ranks.height}
+    assert runs == {"match": 1, "align": 1, "all_sides": 1}
 
 
 def test_views_share_what_is_known_of_a_rank(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import gzip
 import json
 import re
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -26,9 +27,9 @@ from stepscope.render.inert import markdown as text
 from stepscope.render.md import code
 from stepscope.render.report_markdown import to_markdown
 from stepscope.report import Asker, gather
-from stepscope.report.scale import drawn, scales
 from stepscope.simulate.job.scenario import Scenario
 from stepscope.simulate.run import simulate_to
+from stepscope.timeline.scale import drawn, scales
 
 BUNDLE = Path(stepscope.__file__).parent / "render" / "html" / "bundle"
 HOSTILE = '</script><script>window.hacked=1</script><img src=x onerror="window.hacked=2"><!--'
@@ -61,9 +62,22 @@ def embedded(html: str) -> dict:
         raw = gzip.decompress(base64.b64decode(block[1]))
         data["marks"] = {
             name: np.frombuffer(raw, f"<{c['type']}", c["n"], c["at"])
-            for name, c in data["timeline"]["columns"].items()
+            for name, c in data["timeline"]["marks"]["columns"].items()
         }
     return data
+
+
+def lanes(page: dict) -> Iterator[tuple[dict, slice, np.ndarray]]:
+    """Every lane, where its marks lie in the columns, and when they start."""
+    first = 0
+    for lane, n, base in page["timeline"]["marks"]["rows"]:
+        rows = slice(first, first + n)
+        yield (
+            page["timeline"]["drawing"]["lanes"][lane],
+            rows,
+            base + np.cumsum(page["marks"]["start"][rows].astype(int)),
+        )
+        first += n
 
 
 def fake(table: pl.DataFrame, *findings: dict, **said: str) -> Asker:
@@ -115,14 +129,15 @@ def test_commands_on_the_page_can_be_run(job, page, capsys):
 def test_the_timeline_has_every_op_at_its_time(job, page):
     profile = api.open(job)
     marks, texts = page["marks"], [t[-1] for t in page["timeline"]["texts"]]
-    scale = {r["rank"]: r for r in page["timeline"]["ranks"]}
+    scale = {r["rank"]: r for r in page["timeline"]["drawing"]["ranks"]}
     found = set()
-    for lane in (lane for lane in page["timeline"]["lanes"] if lane["group"] == "streams"):
-        rows = slice(lane["first"], lane["first"] + lane["n"])
+    for lane, rows, start in lanes(page):
+        if lane["group"] != "streams":
+            continue
+        assert lane["n"] == len(start) and not marks["busy"][rows].any()
         own = int(scale[lane["rank"]]["own"]) - scale[lane["rank"]]["drawn"]
-        start = np.cumsum(marks["start"][rows].astype(np.int64)) + own
         names = [texts[i] for i in marks["name"][rows]]
-        every = zip(start.tolist(), marks["dur"][rows].tolist(), names, strict=True)
+        every = zip((start + own).tolist(), marks["dur"][rows].tolist(), names, strict=True)
         found |= {(lane["rank"], lane["level"], *op) for op in every}
     spans = {w["rank"]: (min(w["cpu_start_ns"], w["gpu_start_ns"]), w["gpu_end_ns"]) for w in profile.window().window}
     want = {
@@ -161,14 +176,14 @@ def test_a_range_around_everything_is_cut_at_the_drawing_s_edge():
         return found
 
     data = embedded(to_html(gather(Asker(answer, ("t.sqlite",)), "x")))
-    lane = next(lane for lane in data["timeline"]["lanes"] if lane["group"] == "host")
-    assert (data["marks"]["start"][lane["first"]], data["marks"]["dur"][lane["first"]]) == (0, STEP_NS)
+    rows, start = next((rows, start) for lane, rows, start in lanes(data) if lane["group"] == "host")
+    assert (start.tolist(), data["marks"]["dur"][rows].tolist()) == ([0], [STEP_NS])
 
 
 def test_the_page_is_told_what_it_draws(page: dict):
     """Kinds, causes and chunks come with the data, and the style sheet has a colour for each."""
     sheet = (BUNDLE / "report.css").read_text("utf-8")
-    kinds = page["timeline"]["kinds"]
+    kinds = page["timeline"]["drawing"]["kinds"]
     assert [k["part"] for k in kinds if k["part"]] == ["compute", "exposed communication", "exposed copies", "idle"]
     assert all(k["colour"] in COLOURS for k in kinds)
     assert max(page["marks"]["kind"]) < len(kinds)
@@ -181,11 +196,11 @@ def test_the_page_is_told_what_it_draws(page: dict):
 
 
 def test_lanes_say_what_they_hold(page: dict, job: Path):
-    lanes = [lane for lane in page["timeline"]["lanes"] if lane["rank"] == 0]
-    groups = [lane["group"] for lane in lanes]
-    assert sorted(set(groups), key=groups.index) == ["parts", "host", "ranges", "streams"]
+    of_rank = [lane for lane in page["timeline"]["drawing"]["lanes"] if lane["rank"] == 0]
+    groups = [lane["group"] for lane in of_rank]
+    assert sorted(set(groups), key=groups.index) == ["parts", "ranges", "streams", "host"]
     known = {r["stream"]: r for r in api.open(job).streams().rows.to_dicts() if r["rank"] == 0}
-    for lane in lanes:
+    for lane in of_rank:
         if lane["group"] == "streams":
             row = known[lane["level"]]
             told = row["kind"] == "comm" and row["purpose"] != "unknown"
@@ -193,7 +208,7 @@ def test_lanes_say_what_they_hold(page: dict, job: Path):
             assert lane["label"] == f"stream {lane['level']} {what}"
     profile = api.open(job)
     threads = set(profile.calls.filter(pl.col("rank") == 0)["tid"].to_list())
-    calls = [lane["label"] for lane in lanes if lane["label"].endswith(": calls")]
+    calls = [lane["label"] for lane in of_rank if lane["label"].endswith(": calls")]
     assert set(calls) == {f"thread {tid}: calls" for tid in threads}
 
 
@@ -316,9 +331,10 @@ def test_the_same_report_has_the_same_bytes():
 def test_a_very_large_window_is_thinned_and_says_so(monkeypatch):
     from stepscope.report.sections import timeline
 
-    monkeypatch.setattr(timeline, "MOST_OPS", 50)
+    monkeypatch.setitem(timeline.MOST, "streams", 50)
     data = embedded(to_html(gather(fake(ops(["k"] * 500, [None] * 500), finding()), "x")))
-    lane = next(lane for lane in data["timeline"]["lanes"] if lane["group"] == "streams")
-    assert lane["n"] <= 50
-    assert data["marks"]["n"][lane["first"] : lane["first"] + lane["n"]].sum() == 500
-    assert data["timeline"]["ops"] == 500 and "499 of 500 ops" in data["timeline"]["left_out"][0]
+    lane, rows, start = next(each for each in lanes(data) if each[0]["group"] == "streams")
+    assert lane["n"] == 500 and len(start) <= 50
+    assert data["marks"]["n"][rows].sum() == 500
+    drawing = data["timeline"]["drawing"]
+    assert drawing["ops"] == 500 and "500 of 500 ops" in data["timeline"]["left_out"][0]

@@ -6,7 +6,9 @@ What the browser must find is worked out from the profile's tables, not from the
 from __future__ import annotations
 
 import json
+import lzma
 import shlex
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,8 @@ from stepscope.simulate.run import simulate_to
 
 HOSTILE = "</script><script>window.hacked=1</script>"
 IMAGE = '<img src="x" onerror="window.hacked=2">'
+DATA = Path(__file__).parents[1] / "data"
+SNAPSHOT = DATA / "h200/memory/llama_b4.snapshot.pickle.gz"
 #: Ops of the large report.
 MANY = 100_000
 
@@ -34,11 +38,19 @@ def test_a_reader_can_use_it(page_tools, chromium, tmp_path, capsys):
     shown = _job(tmp_path)
     _hostile(tmp_path)
     _large(tmp_path)
+    _measured(tmp_path)
     read_in_browser(page_tools, chromium, tmp_path, "report.test.mjs")
     # The command that the page gives for an op prints that op.
     assert run([*shlex.split(shown["command"])[1:], "--format", "json"]) == 0
     rows = json.loads(capsys.readouterr().out)["rows"]
     assert shown["name"] in {row["name"] for row in rows}
+    # Those that it gives for a span have the sums that it shows.
+    span, sums = json.loads((tmp_path / "span.json").read_text("utf-8")), Counter[str]()
+    for command in span["commands"]:
+        assert run([*shlex.split(command)[1:], "--format", "json"]) == 0
+        for row in json.loads(capsys.readouterr().out)["rows"]:
+            sums.update({key: row[key] for key in span["sums"] if span["sums"][key] is not None})
+    assert sums == {key: value for key, value in span["sums"].items() if value is not None} and sums["window_ns"]
 
 
 def _write(folder: Path, report: str, asker: Asker, /, **expected: Any) -> dict[str, Any]:
@@ -110,6 +122,21 @@ def _large(folder: Path) -> None:
     names = [f"kernel_{i % 97}" for i in range(MANY)]
     answer = answers(ops(names, [None] * MANY), diagnosis(finding()))
     _write(folder, "large", Asker(answer, ("trace.sqlite",)), ops=MANY)
+
+
+def _measured(folder: Path) -> None:
+    """A capture with what the simulated job lacks: measured kernels, the model's FLOPs, the allocator's memory."""
+    page = folder / "train.raw.csv"
+    page.write_bytes(lzma.decompress((DATA / "ncu/train/train.raw.csv.xz").read_bytes()))
+    paths = (DATA / "ncu/train/train.pt.trace.json.gz", page)
+    profile, held = api.open(*paths, cache=False).view(in_one_part=True), api.open(SNAPSHOT, cache=False)
+    concluded = diagnosis(finding())
+
+    def answer(name: str, **options: Any) -> Result:
+        return concluded if name == "diagnose" else api.analyse(profile, name, **options)
+
+    of_memory = Asker(lambda name, **options: api.analyse(held, name, **options), (str(SNAPSHOT),))
+    _write(folder, "measured", Asker(answer, tuple(map(str, paths)), of_memory=of_memory))
 
 
 @pytest.mark.slow

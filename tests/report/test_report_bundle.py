@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -30,6 +31,26 @@ def test_the_page_is_typed(page_tools):
     assert done.returncode == 0, done.stdout
     settings = json.loads((ROOT / "page" / "tsconfig.json").read_text("utf-8"))["compilerOptions"]
     assert settings["strict"] is True
+
+
+@pytest.mark.slow
+def test_a_field_that_is_renamed_in_python_is_seen_on_the_page(page_tools, tmp_path):
+    """The types of messages are written from Python's: the page does not compile with others."""
+    folder = tmp_path / "page"
+    shutil.copytree(page_tools / "src", folder / "src")
+    shutil.copy(page_tools / "tsconfig.json", folder)
+    (folder / "node_modules").symlink_to(page_tools / "node_modules")
+    messages = folder / "src" / "messages.ts"
+    messages.write_text(messages.read_text("utf-8").replace("recoverable_ns:", "gain_ns:"), "utf-8")
+    command = [page_tools / "node_modules" / ".bin" / "tsc", "--noEmit"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    assert done.returncode != 0 and "recoverable_ns" in done.stdout
+
+
+@pytest.mark.slow
+def test_modules_that_need_no_page_pass_their_own_tests(page_tools):
+    done = subprocess.run(["node", "tests/unit.mjs"], cwd=page_tools, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
 
 
 def test_the_bundle_is_small():

@@ -53,10 +53,21 @@ def test_the_page_and_the_text(captures, tmp_path, capsys):
     text = page.read_text("utf-8")
     assert "3 captures over time" in text and text.count("<svg") >= 3 and 'class="came"' in text and ">gone<" in text
     assert "http" not in text.replace("http-equiv", "")
+    assert "<p>The step went from " in text and "by default; without a value: MFU." in text and ">MFU<" not in text
     capsys.readouterr()
     assert run(["report", "--over", *(str(captures / name) for name in WEEKS), "--no-cache"]) == 0
     said = capsys.readouterr().out
     assert said.startswith("### stepscope: 3 captures over time") and "week9 → week10: came" in said.replace("\\", "")
+    assert "`straggler` |" in said and "MFU |" not in said and "without a value: MFU" in said
+
+
+def test_what_the_first_capture_has_did_not_come(captures, tmp_path):
+    page = tmp_path / "trend.html"
+    assert run(["report", "--over", *(str(captures / f"week{n}") for n in (10, 11)), "-o", str(page)]) == 0
+    text = page.read_text("utf-8")
+    assert ">gone<" in text
+    for row in text.split('<td class="title">')[1:]:
+        assert not row.split("</code></td>")[1].startswith('<td class="came">')
 
 
 def test_what_is_not_a_trend_is_refused(captures, capsys):

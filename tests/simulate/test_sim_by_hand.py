@@ -15,9 +15,8 @@ from stepscope.simulate.job.mesh import Mesh, build
 from stepscope.simulate.job.scenario import Scenario
 from stepscope.simulate.programs.execute import Job, drive
 from stepscope.simulate.trace.trace import SimGroup
-from stepscope.simulate.truth.causes import waits_of_host
 from stepscope.simulate.truth.meetings import Meetings, bus_factor, ranks_text
-from stepscope.simulate.truth.path import path_rows
+from stepscope.simulate.truth.path import path_rows, waits_of_host
 from stepscope.simulate.truth.stragglers import added_wait, gaps_of
 
 FLAT = jitter_table("none", 0.0)

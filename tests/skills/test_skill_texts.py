@@ -14,13 +14,14 @@ from commandlines import every_option, parse
 from stepscope import questions
 from stepscope.compare.columns import VARIANTS as COMPARE
 from stepscope.files.skill_files import SKILLS, description, files_of, front_matter, names
+from stepscope.model.result import columns
 
 TEXTS = [path for name in names() for path in files_of(name)]
 
 
 def columns_of(command: str) -> set[str]:
     if command == "compare":
-        return {c.name for columns in COMPARE.values() for c in columns}
+        return {column.name for row in COMPARE.values() for column in columns(row)}
     analysis = questions.get(command)
     return {c.name for columns in (analysis.columns, *analysis.variants.values()) for c in columns}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import multiprocessing
 import os
 import pickle
 import shutil
@@ -12,7 +13,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +24,7 @@ from polars.testing import assert_frame_equal
 
 from marks import slow_unless
 from stepscope import api
-from stepscope.api import crew, share
+from stepscope.api import share
 from stepscope.errors import Changed
 from stepscope.report.sections import overlap
 from stepscope.simulate.job.scenario import Scenario
@@ -286,10 +286,10 @@ def test_a_set_of_files_replaced_together(tmp_path: Path, moments: Moments) -> N
 
 @pytest.mark.parametrize("kept", [True, False])
 def test_workers_read_what_was_opened(kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They keep files open; whoever takes over from one that died opens them anew. Here they are threads."""
+    """They keep files open; whoever takes over from one that died opens them anew. Here it is this process."""
     for n in (1, 2):
         simulate_to(replace(JOB, seed=n), tmp_path / str(n), ("kineto",))
-    monkeypatch.setattr(crew, "_pool", lambda of: ThreadPoolExecutor(1))
+    monkeypatch.setitem(multiprocessing.current_process()._config, "daemon", True)  # which may have no others
     profile = api.open(tmp_path / "1", jobs=2, cache=False)
     assert profile.map(lambda part: part.ops.height > 0) == [True, True]
     put(tmp_path / "2" / "rank1.pt.trace.json.gz", tmp_path / "1" / "rank1.pt.trace.json.gz")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 
+import duckdb
 import numpy as np
 import polars as pl
 import pytest
@@ -132,9 +133,14 @@ def test_the_time_must_be_one(profile, seconds):
 # -- types ---------------------------------------------------------------------------------------------------------
 
 TYPES = [
-    ("1::TINYINT", 1), ("18446744073709551615::UBIGINT", 18446744073709551615.0), ("1::UHUGEINT", 1),
-    ("170141183460469231731687303715884105727::HUGEINT", 1.7014118346046923e38), ("1.5::FLOAT", 1.5),
-    ("1.5::DECIMAL(30, 2)", 1.5), ("true", True), ("'a'", "a"), ("'a'::ENUM('a', 'b')", "a"), ("NULL", None),
+    ("1::TINYINT", 1), ("18446744073709551615::UBIGINT", "18446744073709551615"), ("1::UHUGEINT", 1),
+    ("170141183460469231731687303715884105727::HUGEINT", "170141183460469231731687303715884105727"),
+    ("1.5::FLOAT", 1.5),
+    ("-9223372036854775809::HUGEINT", "-9223372036854775809"), ("sum(9223372036854775807)", 9223372036854775807),
+    ("[9223372036854775808::HUGEINT]", "[9223372036854775808]"), ("1.5::DECIMAL(30, 2)", 1.5), ("0.1", 0.1),
+    ("1234567890123456789.01::DECIMAL(30, 2)", "1234567890123456789.01"), ("1e300", 1e300),
+    ("[1234567890123456789.01::DECIMAL(30, 2)]", "[1234567890123456789.01]"),
+    ("true", True), ("'a'", "a"), ("'a'::ENUM('a', 'b')", "a"), ("NULL", None),
     ("'\\xFF'::BLOB", "\\xFF"), ("DATE '2020-01-02'", "2020-01-02"), ("DATE 'infinity'", "infinity"),
     ("TIME '01:02:03'", "01:02:03"), ("TIMETZ '01:02:03+01'", "01:02:03+01"),
     ("TIMESTAMP '2020-01-01 00:00:00'", "2020-01-01 00:00:00"),
@@ -146,8 +152,31 @@ TYPES = [
     ("array_value(1, 2)", [1, 2]), ("[DATE '2020-01-02']", "[2020-01-02]"), ("{'a': 1, 'b': 'x'}", {"a": 1, "b": "x"}),
     ("MAP {1: 2}", [{"key": 1, "value": 2}]), ("MAP {'key': [1]}", [{"key": "key", "value": [1]}]),
     ("MAP {[1]: 2}", [{"key": [1], "value": 2}]), ("MAP {}", []), ("union_value(k := 1)", "1"), ("ROW(1, 2)", "(1, 2)"),
+    ("1", 1), ("1::BIGINT", 1), ("1::SMALLINT", 1), ("1::USMALLINT", 1), ("1::UTINYINT", 1),
+    ("4294967295::UINTEGER", 4294967295),
+    ("TIMESTAMP_S '2020-01-01 00:00:00'", "2020-01-01 00:00:00"),
+    ("TIMESTAMP_MS '2020-01-01 00:00:00.123'", "2020-01-01 00:00:00.123"),
+    ("'2020-01-01 00:00:00+00'::TIMESTAMPTZ_NS", "2020-01-01 00:00:00+00"),
+    ("TIME_NS '01:02:03.123456789'", "01:02:03.123456789"), ("'POINT(1 2)'::GEOMETRY", "POINT (1 2)"),
+    ("1::VARIANT", "1"), ("get_type(1)", "INTEGER"),
     ("histogram(n)", [{"key": 0, "value": 1}]), ("'{\"a\":1}'::JSON", '{"a":1}'),
 ]  # fmt: skip
+
+
+def test_no_type_is_left_out():
+    """Of those that DuckDB names: an alias is one of a type that is here."""
+    database = duckdb.connect()
+    named = {kind for (kind,) in database.sql("SELECT DISTINCT logical_type FROM duckdb_types()").fetchall()}
+    values = ", ".join(f"typeof({value})" for value, _ in TYPES)
+    seen = database.sql(f"SELECT {values} FROM range(1) AS r(n)").fetchall()[0]
+    lists = {"LIST" for kind in seen if kind.endswith("[]")} | {"ARRAY" for kind in seen if kind.endswith("[2]")}
+    assert named <= {kind.strip('"').partition("(")[0] for kind in seen} | lists
+
+
+def test_all_types_come_back_together(profile):
+    values = ", ".join(f"{value} AS x{at}" for at, (value, _) in enumerate(TYPES))
+    (row,) = query(profile, f"SELECT {values} FROM range(1) AS r(n)").rows.to_dicts()
+    assert list(row.values()) == [expected for _, expected in TYPES]
 
 
 @pytest.mark.parametrize(("value", "expected"), TYPES, ids=[value for value, _ in TYPES])

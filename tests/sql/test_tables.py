@@ -176,7 +176,7 @@ def test_types_are_those_of_answers():
     )
     found = query(profile_of(), text).rows
     assert found.row(0)[:6] == (3, 1.5, 1.0, True, None, "2026-01-02")
-    assert found.row(0)[6:8] == ([1, 2], {"a": 1}) and found["huge"][0] == pytest.approx(1.7e38, rel=0.01)
+    assert found.row(0)[6:8] == ([1, 2], {"a": 1}) and found["huge"][0] == str(2**127 - 1)
     assert found.schema["whole"] == found.schema["small"] == pl.Int64
     none = query(profile_of(), "SELECT nr, name, dur_ns / 2 AS half FROM ops WHERE false").rows
     assert none.schema == {"nr": pl.Int64, "name": pl.String, "half": pl.Float64} and none.height == 0

@@ -16,7 +16,7 @@ from stepscope.simulate.run import simulate_to
 from stepscope.web.answers import Answers
 from stepscope.web.app import application
 from stepscope.web.run import Where, guarded
-from stepscope.web.scene import Scene, scene_of
+from stepscope.web.scene import Served, scene_of
 
 TOKEN = "a-token-of-the-tests"
 SHAPE: dict[str, Any] = {"pp": 2, "ep": 1, "dp": 2, "layers": 4, "micro_batches": 4, "steps": 2, "seed": 5}
@@ -29,7 +29,7 @@ def simulated(folder: Path, written: str = "nsys", **more: Any) -> Path:
     return folder
 
 
-def scene(folder: Path) -> Scene:
+def scene(folder: Path) -> Served:
     return scene_of(api.open(folder), (str(folder),))
 
 

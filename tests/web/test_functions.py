@@ -8,7 +8,7 @@ from serving import client
 
 from fake import FakeSource, call, op
 from stepscope import api
-from stepscope.report.lanes import MARKS
+from stepscope.timeline.kinds import MARKS
 from stepscope.web.answers import Answers
 from stepscope.web.scene import scene_of
 

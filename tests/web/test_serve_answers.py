@@ -14,8 +14,8 @@ from serving import client, decoded, scene, simulated
 from fake import FakeSource, call, comm, nvtx, op
 from stepscope import api
 from stepscope.cli.main import run
+from stepscope.timeline.kinds import FULL
 from stepscope.web.answers import Answers
-from stepscope.web.counters import FULL
 from stepscope.web.scene import scene_of
 
 

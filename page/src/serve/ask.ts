@@ -1,7 +1,6 @@
 // Questions to the server. Nothing else is ever asked.
 
-import { column, type Numbers } from "../data";
-import type { Column } from "../types";
+import type { BlockHead } from "../messages";
 import { lost, retry } from "./connection";
 
 type Parameters = Record<string, string | number>;
@@ -28,28 +27,9 @@ export async function ask<T>(name: string, parameters: Parameters = {}): Promise
   return (await fetched(name, parameters)).json() as Promise<T>;
 }
 
-export type SentColumn = "start" | "dur" | "kind" | "name" | "n" | "busy" | "row" | "match";
-
-export interface Block {
-  from: number;
-  to: number;
-  /** Lane, number of marks, start of the first. */
-  rows: [number, number, number][];
-  columns: Record<SentColumn, Numbers>;
-  texts: Record<string, string>;
-}
-
-interface Head extends Omit<Block, "columns"> {
-  columns: Record<SentColumn, Column>;
-}
-
-/** What some lanes show: a head in JSON, then columns of numbers. */
-export async function askBlock(parameters: Parameters): Promise<Block> {
+/** What some lanes show: a head in JSON, then columns of numbers, which begin at `base`. */
+export async function askBlock(parameters: Parameters): Promise<{ head: BlockHead; bytes: ArrayBuffer; base: number }> {
   const bytes = await (await fetched("block", parameters)).arrayBuffer();
   const length = new DataView(bytes).getUint32(0, true);
-  const head = JSON.parse(new TextDecoder().decode(new Uint8Array(bytes, 4, length))) as Head;
-  const base = 4 + length;
-  const columns = Object.fromEntries(Object.entries(head.columns).map(([name, place]) =>
-    [name, column(bytes, { ...place, at: base + place.at })])) as Block["columns"];
-  return { ...head, columns };
+  return { head: JSON.parse(new TextDecoder().decode(new Uint8Array(bytes, 4, length))) as BlockHead, bytes, base: 4 + length };
 }

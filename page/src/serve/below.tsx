@@ -3,20 +3,20 @@
 import { FindingList, type Show, Statement } from "../findings";
 import { NoteItems, Prose } from "../section";
 import { StepsSection } from "../steps";
-import type { StepRow } from "../types";
-import { NAMES, type Scene } from "./scene";
-import type { Conclusion } from "./types";
+import type { SceneData, StepRow } from "../messages";
+import { NAMES } from "../timeline/scene";
+import type { Conclusion } from "../messages";
 
 interface BelowProps {
-  scene: Scene;
+  data: SceneData;
   concluded: Conclusion | null;
   pending: string;
   show: Show;
   goToStep: (row: StepRow) => void;
 }
 
-export function Below({ scene, concluded, pending, show, goToStep }: BelowProps) {
-  const { profiles } = scene.data;
+export function Below({ data, concluded, pending, show, goToStep }: BelowProps) {
+  const { profiles } = data;
   return (
     <>
       {!concluded?.ready && <section id="findings"><p class="dim">Findings: {pending}{concluded?.doing && ` (${concluded.doing})`}</p></section>}
@@ -33,7 +33,7 @@ export function Below({ scene, concluded, pending, show, goToStep }: BelowProps)
           <NoteItems notes={notes} />
         </ul>)}
         {profiles.every(({ notes }) => !notes.length) && <p class="dim">No notes.</p>}
-        <p class="dim">stepscope {scene.data.version}</p>
+        <p class="dim">stepscope {data.version}</p>
       </section>
     </>
   );

@@ -1,23 +1,6 @@
 // The view as a link: everything that one must know to look at the same thing stands behind the # of the address.
 
-export interface Linked {
-  from?: number;
-  to?: number;
-  span?: [number, number];
-  /** profile, lane, row */
-  selected?: [number, number, number];
-  search?: string;
-  filter?: string;
-  sort?: string;
-  pinned?: number[];
-  /** Kinds of rows that are not shown. */
-  closed?: string[];
-  step?: number;
-  /** The finding that is shown, and at which of its places. */
-  finding?: string;
-  place?: number;
-  sql?: string;
-}
+import type { Linked } from "../timeline/linked";
 
 export function readLink(hash = location.hash): Linked {
   const given = new URLSearchParams(hash.replace(/^#/, ""));
@@ -43,8 +26,8 @@ export function readLink(hash = location.hash): Linked {
   return linked;
 }
 
-/** In the address; as an entry of its own that Back leads away from, or in place of the one that is there. */
-export function writeLink(linked: Linked, jumped: boolean): void {
+/** What stands behind the address. */
+export function written(linked: Linked): string {
   const said = new URLSearchParams();
   const join = (numbers: number[]) => numbers.map(Math.round).join("_");
   if (linked.from !== undefined && linked.to !== undefined) said.set("t", join([linked.from, linked.to]));
@@ -59,8 +42,14 @@ export function writeLink(linked: Linked, jumped: boolean): void {
   if (linked.finding) said.set("find", linked.finding);
   if (linked.finding && linked.place) said.set("place", String(linked.place));
   if (linked.sql) said.set("sql", linked.sql);
-  const address = `#${said}`;
-  if (address === location.hash) return;
+  return `#${said}`;
+}
+
+/** In the address; as an entry of its own that Back leads away from, or in place of the one that is there. Whether it is new. */
+export function writeLink(linked: Linked, jumped: boolean): boolean {
+  const address = written(linked);
+  if (address === location.hash) return false;
   if (jumped) history.pushState(null, "", address);
   else history.replaceState(null, "", address);
+  return true;
 }

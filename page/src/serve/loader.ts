@@ -1,9 +1,10 @@
 // Fetches what a view lacks: one request per block of visible rows, a few at once, and the newest view first.
 
-import type { Row } from "../timeline/rows";
+import { type Lane, marksOf } from "../timeline/marks";
+import type { Scene } from "../timeline/scene";
+import type { Wanted } from "../timeline/source";
 import { askBlock, Lost } from "./ask";
 import { isThere } from "./connection";
-import type { Scene, SceneLane } from "./scene";
 
 /** Rows of one request, and requests at once. */
 const BLOCK = 24, AT_ONCE = 3;
@@ -11,14 +12,6 @@ const BLOCK = 24, AT_ONCE = 3;
 const MARGIN = 0.25;
 /** A view that stands still so long is asked for, and one that moves at least so often. */
 const SETTLED_MS = 40, MOST_WAIT_MS = 150;
-
-export interface Wanted {
-  from: number;
-  to: number;
-  rows: Row[];
-  pixels: number;
-  search: string;
-}
 
 export class Loader {
   private wanted: Wanted | null = null;
@@ -54,11 +47,11 @@ export class Loader {
   }
 
   /** Visible lanes of one profile whose marks are not those of the view. */
-  private missing(): SceneLane[] {
+  private missing(): Lane[] {
     if (!this.wanted) return [];
     const { from, to, rows, pixels, search } = this.wanted;
     const finest = (to - from) / pixels;
-    const lacks = rows.map((row) => (row.lane ?? row.rank.parts) as SceneLane | null).filter((lane): lane is SceneLane => {
+    const lacks = rows.map((row) => (row.lane ?? row.rank.parts)).filter((lane): lane is Lane => {
       if (!lane) return false;
       const { loaded } = lane;
       if (!loaded || loaded.wanted !== search) return true;
@@ -68,7 +61,7 @@ export class Loader {
     return lacks.filter((lane) => lane.profile === lacks[0]!.profile);
   }
 
-  private async load(lanes: SceneLane[]): Promise<void> {
+  private async load(lanes: Lane[]): Promise<void> {
     const { from, to, pixels, search } = this.wanted!;
     const around = (to - from) * MARGIN;
     const loaded = {
@@ -79,12 +72,12 @@ export class Loader {
     this.running += 1;
     try {
       const ids = lanes.map(({ id }) => id).sort((a, b) => a - b);
-      const block = await askBlock({
+      const { head, bytes, base } = await askBlock({
         p: profile, lanes: ids.join(","), from: Math.floor(loaded.from - shift), to: Math.ceil(loaded.to - shift), px: loaded.pixels, q: search,
       });
       // A block that was overtaken is of no use: the lane has been asked for anew, or has been moved.
       const fresh = lanes.every((lane) => lane.loaded === loaded);
-      if (fresh) this.scene.take(profile, block, loaded);
+      if (fresh) for (const [id, marks] of marksOf(head, bytes, base, shift)) this.scene.take(profile, id, marks, loaded, head.texts);
     } catch (reason) {
       for (const lane of lanes) if (lane.loaded === loaded) lane.loaded = null;
       this.wanted = null; // the next move tries again

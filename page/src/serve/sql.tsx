@@ -1,11 +1,11 @@
 // Questions in SQL, of the profiles that are open: a table of rows, and the way from a row to its place on the timeline.
 
 import { useEffect, useRef, useState } from "preact/hooks";
-import { Command } from "../section";
+import { Command, Prose } from "../section";
 import { count, durations } from "../format";
 import { ask } from "./ask";
-import { NAMES } from "./scene";
-import type { SqlData } from "./types";
+import { NAMES } from "../timeline/scene";
+import type { SqlData } from "../messages";
 
 const EXAMPLES: [string, string][] = [
   ["kernels by time", "SELECT name, count(*) AS n, sum(dur_ns) AS total_ns FROM ops GROUP BY name ORDER BY total_ns DESC LIMIT 20"],
@@ -87,7 +87,7 @@ function Rows({ data, name, show }: { data: SqlData; name: string; show: (rank: 
   const writers = columns.map((column, i) => writer(column, rows.map((row) => row[i])));
   return (
     <div class="rows">
-      <p class="dim" role="status">{name && <b>{name}: </b>}{count(rows.length, "row")}{data.notes.map((note) => <> · {note}</>)}</p>
+      <p class="dim" role="status">{name && <b>{name}: </b>}{count(rows.length, "row")}{data.notes.map((note) => <> · <Prose text={note} /></>)}</p>
       <div class="scroll" tabIndex={0} aria-label="Rows of the query" role="region">
         <table class="figure">
           <thead><tr>{columns.map((column, i) => <th class={numbers[i] ? "" : "text"}>{column}</th>)}{placed && <th>timeline</th>}</tr></thead>

@@ -1,11 +1,9 @@
-// What the page asks the server beside views, and when.
+// What the page asks the server beside the timeline.
 
 import { useEffect, useState } from "preact/hooks";
-import type { RankLanes } from "../timeline/model";
+import type { Conclusion } from "../messages";
 import { ask } from "./ask";
 import { isThere } from "./connection";
-import { keyOf, type Scene } from "./scene";
-import type { Conclusion, SearchData, SpanData } from "./types";
 
 /** Findings take longer than the drawing: ask until they are there, and how far they are. */
 export function useConclusions(profiles: number): (Conclusion | null)[] {
@@ -24,52 +22,4 @@ export function useConclusions(profiles: number): (Conclusion | null)[] {
     return () => { stopped = true; };
   }, [profiles]);
   return all;
-}
-
-export interface Searched {
-  /** What the answers are about. */
-  wanted: string;
-  answers: SearchData[];
-  error: string | null;
-}
-
-export function useSearch(profiles: number, wanted: string): Searched {
-  const [found, setFound] = useState<Searched>({ wanted: "", answers: [], error: null });
-  useEffect(() => {
-    const text = wanted.trim();
-    if (!text) {
-      setFound({ wanted: "", answers: [], error: null });
-      return;
-    }
-    let stopped = false;
-    const timer = setTimeout(async () => {
-      const asked = Array.from({ length: profiles }, (_, p) => ask<SearchData>("search", { p, q: text }));
-      const answers = await Promise.all(asked).catch(() => []);
-      if (!stopped) setFound({ wanted: text, answers, error: answers.find(({ error }) => error)?.error ?? null });
-    }, 180);
-    return () => {
-      stopped = true;
-      clearTimeout(timer);
-    };
-  }, [profiles, wanted]);
-  return found;
-}
-
-/** By profile: the figures of a span on the ranks that are shown. */
-export function useSpan(scene: Scene, span: [number, number] | null, shown: RankLanes[]): (SpanData | null)[] {
-  const [data, setData] = useState<(SpanData | null)[]>([]);
-  const keys = shown.map(({ key }) => key).join();
-  useEffect(() => {
-    setData([]);
-    if (!span) return;
-    let stopped = false;
-    const asked = scene.data.profiles.map(async ({ ranks }, p) => {
-      const wanted = ranks.filter(({ rank }) => shown.some(({ key }) => key === keyOf(p, rank))).map(({ rank }) => rank);
-      const [from, to] = span.map((moment) => Math.round(moment - scene.shift[p]!));
-      return wanted.length ? ask<SpanData>("span", { p, from: from!, to: to!, ranks: wanted.join() }).catch(() => null) : null;
-    });
-    void Promise.all(asked).then((answers) => { if (!stopped) setData(answers); });
-    return () => { stopped = true; };
-  }, [scene, span?.[0], span?.[1], keys]);
-  return data;
 }

@@ -2,12 +2,13 @@
 
 import { scaleLinear } from "d3-scale";
 import { instant } from "../format";
-import { RANGE_LINE, type Row } from "./rows";
-import { bound, type Drawable, FULL, isBucket, type Lane, type Picked, reaching, rowOf, valuesOf } from "./model";
+import { bound, FULL, isBucket, type Lane, type Picked, reaching } from "./marks";
 import { drawArrows, drawPlaces, drawSpan } from "./overlay";
+import type { Row } from "./rows";
+import type { Scene } from "./scene";
 import { AXIS, labelsOf, type Palette, PIN, type View, xOf } from "./view";
 
-export function draw(ctx: CanvasRenderingContext2D, model: Drawable, view: View, colours: Palette): void {
+export function draw(ctx: CanvasRenderingContext2D, scene: Scene, view: View, colours: Palette): void {
   ctx.clearRect(0, 0, view.width, view.height);
   ctx.fillStyle = colours.paper;
   ctx.fillRect(0, 0, view.width, view.height);
@@ -18,7 +19,7 @@ export function draw(ctx: CanvasRenderingContext2D, model: Drawable, view: View,
   ctx.clip();
   ctx.translate(0, AXIS - view.scroll);
   const rows = view.rows.filter((row) => row.top + row.height > view.scroll && row.top < view.scroll + view.height);
-  for (const row of rows) drawRow(ctx, model, view, colours, row);
+  for (const row of rows) drawRow(ctx, scene, view, colours, row);
   for (const row of rows) drawLabel(ctx, view, colours, row);
   drawPlaces(ctx, view, colours);
   drawArrows(ctx, view, colours);
@@ -47,7 +48,7 @@ function drawAxis(ctx: CanvasRenderingContext2D, view: View, colours: Palette): 
 }
 
 function drawLabel(ctx: CanvasRenderingContext2D, view: View, colours: Palette, row: Row): void {
-  const middle = row.top + (row.lane && row.lane.lines > 1 ? RANGE_LINE / 2 : row.height / 2);
+  const middle = row.top + row.height / 2;
   const labels = labelsOf(view.width), indent = labels < 120 ? 8 : 22;
   ctx.fillStyle = row.lane ? colours.paper : colours.panel;
   ctx.fillRect(0, row.top, labels, row.height);
@@ -55,7 +56,7 @@ function drawLabel(ctx: CanvasRenderingContext2D, view: View, colours: Palette, 
   if (row.lane) {
     ctx.font = "11px system-ui, sans-serif";
     ctx.fillStyle = colours.dim;
-    ctx.fillText(cut(row.lane.label, Math.floor((labels - indent - 4) / 6.2)), indent, middle);
+    ctx.fillText(cut(row.lane.about.label, Math.floor((labels - indent - 4) / 6.2)), indent, middle);
   } else {
     ctx.font = "600 12px system-ui, sans-serif";
     ctx.fillStyle = colours.ink;
@@ -71,19 +72,19 @@ function drawLabel(ctx: CanvasRenderingContext2D, view: View, colours: Palette, 
   ctx.fillRect(labels - 1, row.top, 1, row.height);
 }
 
-function drawRow(ctx: CanvasRenderingContext2D, model: Drawable, view: View, colours: Palette, row: Row): void {
+function drawRow(ctx: CanvasRenderingContext2D, scene: Scene, view: View, colours: Palette, row: Row): void {
   if (!row.lane) {
     ctx.fillStyle = colours.panel;
     ctx.fillRect(labelsOf(view.width), row.top, view.width, row.height);
   }
-  if (row.lane?.group === "counters") {
+  if (row.lane?.about.group === "counters") {
     drawCounter(ctx, view, colours, row, row.lane);
-    drawCaption(ctx, model, view, colours, row, row.lane);
+    drawCaption(ctx, scene, view, colours, row, row.lane);
   } else if (row.lane) {
-    drawMarks(ctx, model, view, colours, row, row.lane);
+    drawMarks(ctx, scene, view, colours, row, row.lane);
   } else {
     if (row.rank.parts) drawParts(ctx, view, colours, row, row.rank.parts);
-    drawWindows(ctx, model, view, colours, row);
+    drawWindows(ctx, scene, view, colours, row);
   }
 }
 
@@ -131,38 +132,37 @@ function drawParts(ctx: CanvasRenderingContext2D, view: View, colours: Palette, 
 }
 
 function drawMarks(
-  ctx: CanvasRenderingContext2D, model: Drawable, view: View, colours: Palette, row: Row, lane: Lane,
+  ctx: CanvasRenderingContext2D, scene: Scene, view: View, colours: Palette, row: Row, lane: Lane,
 ): void {
   const labels = labelsOf(view.width), { marks } = lane;
   const scale = (view.width - labels) / (view.to - view.from);
-  const ranges = lane.group !== "streams";
+  const ranges = lane.about.group !== "streams";
   const pad = ranges ? 1 : 2;
-  const tall = (ranges ? RANGE_LINE : row.height) - 2 * pad;
+  const tall = row.height - 2 * pad;
   const last = bound(lane, view.to);
-  const done = [-1, -1, -1]; // by line, the pixel up to which marks narrower than one are drawn
-  const is = (picked: Picked | null, i: number) => picked?.lane === lane && !isBucket(lane, i) && picked.row === rowOf(lane, i);
+  let done = -1; // the pixel up to which marks narrower than one are drawn
+  const is = (picked: Picked | null, i: number) => picked?.lane === lane && !isBucket(lane, i) && picked.row === marks.row[i];
   ctx.font = "11px system-ui, sans-serif";
   const first = reaching(lane, view.from), n = Math.max(last - first, 0);
-  for (let k = marks.sent ? 0 : n; k < 2 * n; k++) { // buckets first: marks of their own lie over them
-    const i = first + (k % n), busy = marks.sent?.busy[i] ?? 0;
+  for (let k = lane.merged ? 0 : n; k < 2 * n; k++) { // buckets first: marks of their own lie over them
+    const i = first + (k % n), busy = marks.busy[i]!;
     if ((busy > 0) !== (k < n)) continue;
     const left = labels + (marks.start[i]! - view.from) * scale;
     const wide = marks.dur[i]! * scale;
     if (left + wide < labels) continue;
-    const line = lane.line?.[i] ?? 0, selected = is(view.selected, i);
-    const asked = view.searched || view.matches !== null;
-    const matches = !asked || (view.searched ? marks.sent?.match[i] : view.matches![marks.name[i]!]) === 1;
-    if (wide < 1 && !(matches && asked) && !selected) {
+    const selected = is(view.selected, i);
+    const matches = !view.searched || marks.match[i] === 1;
+    if (wide < 1 && !(matches && view.searched) && !selected) {
       const pixel = Math.floor(left);
-      if (pixel === done[line]) continue;
-      done[line] = pixel;
+      if (pixel === done) continue;
+      done = pixel;
     }
     const x = Math.max(left, labels), gap = wide > 3 && !busy ? 0.6 : 0;
     const w = Math.max(Math.min(left + wide, view.width) - x - gap, 0.9);
-    const y = row.top + pad + line * RANGE_LINE;
+    const y = row.top + pad;
     const shades = colours.kinds[marks.kind[i]!]!;
     // A bucket is as strong as it is busy, but never too faint to be seen.
-    ctx.globalAlpha = !matches ? 0.13 : marks.of?.outside[i] ? 0.4 : busy ? 0.25 + (0.75 * busy) / 255 : 1;
+    ctx.globalAlpha = !matches ? 0.13 : marks.carried?.outside[i] ? 0.4 : busy ? 0.25 + (0.75 * busy) / 255 : 1;
     ctx.fillStyle = shades[marks.name[i]! % shades.length]!;
     ctx.fillRect(x, y, w, tall);
     if (selected || is(view.hovered, i)) {
@@ -173,7 +173,7 @@ function drawMarks(
     }
     if (w > 26 && !busy) {
       ctx.fillStyle = ranges ? colours.ink : colours.onmark;
-      const room = Math.floor((w - 6) / 6.4), text = model.label(lane, i);
+      const room = Math.floor((w - 6) / 6.4), text = scene.label(lane, i);
       ctx.fillText(ranges ? cutMiddle(text, room) : cut(text, room), x + 4, y + tall / 2 + 0.5);
     }
   }
@@ -188,7 +188,7 @@ function drawCounter(ctx: CanvasRenderingContext2D, view: View, colours: Palette
     const left = Math.max(xOf(view, marks.start[i]!), labels);
     const right = Math.min(xOf(view, marks.start[i]! + marks.dur[i]!), view.width);
     if (right < labels) continue;
-    const [low, high] = valuesOf(lane, i).map((value) => (tall * value) / FULL) as [number, number];
+    const low = (tall * marks.row[i]!) / FULL, high = (tall * marks.n[i]!) / FULL;
     ctx.fillStyle = colours.kinds[marks.kind[i]!]![0]!;
     ctx.fillRect(left, base - high, Math.max(right - left, 0.9), high);
     ctx.fillStyle = colours.dim;
@@ -197,9 +197,9 @@ function drawCounter(ctx: CanvasRenderingContext2D, view: View, colours: Palette
 }
 
 /** Name and scale over a counter's own row: the column of labels is too narrow for most names. */
-function drawCaption(ctx: CanvasRenderingContext2D, model: Drawable, view: View, colours: Palette, row: Row, lane: Lane): void {
+function drawCaption(ctx: CanvasRenderingContext2D, scene: Scene, view: View, colours: Palette, row: Row, lane: Lane): void {
   const labels = labelsOf(view.width), room = Math.floor((view.width - labels - 12) / 5.6);
-  const text = cut(model.caption(lane), room);
+  const text = cut(scene.caption(lane), room);
   ctx.font = "10px system-ui, sans-serif";
   ctx.textAlign = "left";
   ctx.globalAlpha = 0.8;
@@ -211,10 +211,10 @@ function drawCaption(ctx: CanvasRenderingContext2D, model: Drawable, view: View,
 }
 
 /** A line under the stretch of the step that the other figures measure, where that is not all of it. */
-function drawWindows(ctx: CanvasRenderingContext2D, model: Drawable, view: View, colours: Palette, row: Row): void {
+function drawWindows(ctx: CanvasRenderingContext2D, scene: Scene, view: View, colours: Palette, row: Row): void {
   ctx.fillStyle = colours.ink;
-  for (const { start, end } of row.rank.scale.windows) {
-    if (end - start > 0.98 * model.end) continue;
+  for (const { start, end } of row.rank.about.windows) {
+    if (end - start > 0.98 * scene.end) continue;
     const left = Math.max(xOf(view, start), labelsOf(view.width)), right = Math.min(xOf(view, end), view.width);
     if (right > left) ctx.fillRect(left, row.top + row.height - 3, right - left, 2);
   }

@@ -8,7 +8,7 @@ import { type ArrowEnd, AXIS, labelsOf, type Palette, type View, xOf } from "./v
 export function drawPlaces(ctx: CanvasRenderingContext2D, view: View, colours: Palette): void {
   view.places.forEach((place, i) => {
     const mine = view.rows.filter((row) => row.rank.key === place.rank);
-    const named = mine.filter((row) => row.lane?.group === "streams" && row.lane.level === place.stream);
+    const named = mine.filter((row) => row.lane?.about.group === "streams" && row.lane.about.level === place.stream);
     const rows = named.length ? named : mine;
     const first = rows[0], last = rows[rows.length - 1];
     if (!first || !last) return;
@@ -33,8 +33,8 @@ export function drawArrows(ctx: CanvasRenderingContext2D, view: View, colours: P
     const mine = view.rows.filter((row) => row.rank.key === end.key);
     if (end.lane) return mine.find((row) => row.lane === end.lane) ?? mine[0];
     return mine.find((row) => row.lane && (end.stream !== null
-      ? row.lane.group === "streams" && row.lane.level === end.stream
-      : row.lane.group === "host" && row.lane.level === end.thread && row.lane.label.endsWith("calls"))) ?? mine[0];
+      ? row.lane.about.group === "streams" && row.lane.about.level === end.stream
+      : row.lane.about.group === "host" && row.lane.about.level === end.thread && row.lane.about.label.endsWith("calls"))) ?? mine[0];
   };
   const middle = (row: Row) => row.top + row.height / 2;
   const labels = labelsOf(view.width);

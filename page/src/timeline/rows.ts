@@ -1,14 +1,12 @@
 // Which lane lies where: rows from top to bottom, for the ranks that are open and those that are not.
 
-import { type Drawable, type Lane, type RankLanes } from "./model";
+import type { Group } from "../messages";
+import type { Lane, RankLanes } from "./marks";
 
 export const HEAD = 22, RANGE_LINE = 15, STREAM = 20, COUNTER = 30, GAP = 6;
-const TALL: Partial<Record<Lane["group"], number>> = { streams: STREAM, counters: COUNTER };
+const TALL: Partial<Record<Group, number>> = { streams: STREAM, counters: COUNTER };
 
-/** Rows of the host. */
-export const ON_HOST: Set<Lane["group"]> = new Set(["host", "functions"]);
-const FUNCTIONS: Set<Lane["group"]> = new Set(["functions"]);
-export const withHost = (host: boolean): Set<Lane["group"]> => (host ? FUNCTIONS : ON_HOST);
+const ON_HOST: Set<Group> = new Set(["host", "functions"]);
 
 export interface Row {
   rank: RankLanes;
@@ -19,15 +17,15 @@ export interface Row {
 }
 
 /** `open` has keys of ranks, `closed` kinds of rows that are not wanted. */
-export function layout(ranks: RankLanes[], open: Set<number>, closed: Set<Lane["group"]>): { rows: Row[]; height: number } {
+export function layout(ranks: RankLanes[], open: Set<number>, closed: Set<Group>): { rows: Row[]; height: number } {
   const rows: Row[] = [];
   let top = 0;
   for (const rank of ranks) {
     rows.push({ rank, lane: null, top, height: HEAD });
     top += HEAD;
     for (const lane of open.has(rank.key) ? rank.lanes : []) {
-      if (closed.has(lane.group)) continue;
-      const height = TALL[lane.group] ?? RANGE_LINE * lane.lines;
+      if (closed.has(lane.about.group)) continue;
+      const height = TALL[lane.about.group] ?? RANGE_LINE;
       rows.push({ rank, lane, top, height });
       top += height;
     }
@@ -37,7 +35,7 @@ export function layout(ranks: RankLanes[], open: Set<number>, closed: Set<Lane["
 }
 
 /** Ranks that are open at first: all, unless that would be very long. */
-export function firstOpen({ ranks }: Drawable): Set<number> {
+export function firstOpen({ ranks }: { ranks: RankLanes[] }): Set<number> {
   const all = new Set(ranks.map((rank) => rank.key));
   if (layout(ranks, all, ON_HOST).height <= 1800) return all;
   const some = new Set<number>();

@@ -3,12 +3,12 @@
 import type { ComponentChildren } from "preact";
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
 import { draw } from "./draw";
-import { markAt } from "./find";
-import { type Drawable, type Lane, type Marks, type Picked, rowOf } from "./model";
+import { type Lane, markAt, type Marks, type Picked } from "./marks";
 import { Navigator } from "./navigate";
 import type { Row } from "./rows";
+import type { Scene } from "./scene";
 import { type Arrow, AXIS, labelsOf, palette, PIN, type View } from "./view";
-import type { Place } from "../types";
+import type { Place } from "../messages";
 
 /** What lies under the pointer. */
 export interface Hit {
@@ -18,14 +18,13 @@ export interface Hit {
 }
 
 export interface StageProps {
-  model: Drawable;
+  scene: Scene;
   rows: Row[];
   height: number;
   open: Set<number>;
   /** How tall the drawing may become; "fill" leaves it to the style sheet. */
   most: number | "fill";
-  matches?: Uint8Array | null;
-  searched?: boolean;
+  searched: boolean;
   selected: Picked | null;
   places?: Place[];
   place?: number;
@@ -59,11 +58,11 @@ const LEAST_TALL = 180;
 const NONE: never[] = [];
 
 export function Stage(props: StageProps) {
-  const { model, rows, height, open, selected, version, places = NONE, place = 0, arrows = NONE, span = null } = props;
-  const { matches = null, searched = false, pinned = null } = props;
+  const { scene, rows, height, open, selected, version, places = NONE, place = 0, arrows = NONE, span = null } = props;
+  const { searched, pinned = null } = props;
   const canvas = useRef<HTMLCanvasElement>(null);
   const scroller = useRef<HTMLDivElement>(null);
-  const visible = useRef<[number, number]>([0, model.end]);
+  const visible = useRef<[number, number]>([0, scene.end]);
   const queued = useRef(0);
   const printed = useRef(false);
   const measured = useRef<number | null>(null);
@@ -85,16 +84,16 @@ export function Stage(props: StageProps) {
     const ctx = element.getContext("2d")!;
     ctx.setTransform(ratio, 0, 0, ratio, 0, 0);
     const [from, to] = visible.current, scroll = scroller.current!.scrollTop;
-    const hovered = hover && { lane: hover.hit.lane, row: rowOf(hover.hit.lane, hover.hit.mark) };
+    const hovered = hover && { lane: hover.hit.lane, row: hover.hit.lane.marks.row[hover.hit.mark]! };
     const view: View = {
-      width, height: tall, from, to, scroll, rows, open, matches, searched, selected, hovered, places, place, arrows, span,
+      width, height: tall, from, to, scroll, rows, open, searched, selected, hovered, places, place, arrows, span,
       pinned,
     };
-    draw(ctx, model, view, palette(model.kinds));
+    draw(ctx, scene, view, palette(scene.kinds));
     element.dataset.from = String(Math.round(from));
     element.dataset.to = String(Math.round(to));
     live.current.onView?.(from, to, scroll, scroll + tall, width - labelsOf(width));
-  }, [model, rows, open, matches, searched, selected, hover?.hit.mark, hover?.hit.lane, places, place, arrows, span, pinned, version]);
+  }, [scene, rows, open, searched, selected, hover?.hit.mark, hover?.hit.lane, places, place, arrows, span, pinned, version]);
   const latest = useRef(paint);
   latest.current = paint;
   const repaint = useCallback(() => {
@@ -110,7 +109,7 @@ export function Stage(props: StageProps) {
       repaint();
     };
     const measures = (event: MouseEvent) => live.current.onSpan !== undefined && event.offsetY < AXIS;
-    const nav = new Navigator(element, model.end, changed, measures);
+    const nav = new Navigator(element, scene.end, changed, measures);
     props.control.current = {
       nav,
       reveal: (top, tall) => {
@@ -143,7 +142,7 @@ export function Stage(props: StageProps) {
       themed.disconnect();
       removeEventListener("keydown", pressed);
     };
-  }, [model]);
+  }, [scene]);
   usePrinted(() => {
     printed.current = true;
     scroller.current!.style.height = `${Math.min(height + AXIS, MOST_PRINTED)}px`;
@@ -154,6 +153,7 @@ export function Stage(props: StageProps) {
     repaint();
   });
 
+  const at = ({ lane, rank }: Row, time: number, slack: number) => (lane ?? rank.parts ? markAt((lane ?? rank.parts)!, time, slack) : -1);
   const under = (event: MouseEvent): { row: Row | null; mark: number; x: number; y: number } => {
     const box = canvas.current!.getBoundingClientRect();
     const x = event.clientX - box.left, y = event.clientY - box.top;
@@ -162,7 +162,7 @@ export function Stage(props: StageProps) {
     const [from, to] = visible.current;
     const perPixel = (to - from) / Math.max(1, box.width - labels);
     const time = from + (x - labels) * perPixel;
-    const mark = row && x >= labels ? markAt(row, time, 2 * perPixel, down - row.top) : -1;
+    const mark = row && x >= labels ? at(row, time, 2 * perPixel) : -1;
     return { row, mark, x, y };
   };
   const hitOf = (row: Row | null, mark: number): Hit | null => {
@@ -171,7 +171,7 @@ export function Stage(props: StageProps) {
   };
   const timeAt = (event: MouseEvent) => {
     const box = canvas.current!.getBoundingClientRect();
-    return Math.min(Math.max(props.control.current!.nav.timeAt(event.clientX - box.left), 0), model.end);
+    return Math.min(Math.max(props.control.current!.nav.timeAt(event.clientX - box.left), 0), scene.end);
   };
   const moved = (event: MouseEvent) => {
     const { row, mark, x, y } = under(event);

@@ -1,7 +1,7 @@
 // What is looked at: time, rows, colours, and where a moment lies on the canvas.
 
-import type { Kind, Place } from "../types";
-import type { Lane, Picked } from "./model";
+import type { Kind, Place } from "../messages";
+import type { Lane, Picked } from "./marks";
 import type { Row } from "./rows";
 
 export const AXIS = 26, PIN = 18;
@@ -34,9 +34,7 @@ export interface View {
   scroll: number;
   rows: Row[];
   open: Set<number>;
-  /** By text: 1 where it matches the search; null without one. */
-  matches: Uint8Array | null;
-  /** A server's marks say themselves whether they match. */
+  /** Whether marks are searched for: what does not match is faint. */
   searched: boolean;
   selected: Picked | null;
   hovered: Picked | null;

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Required, TypedDict
 
 from stepscope import questions
 from stepscope.agent.failures import Refused, call
@@ -25,10 +25,30 @@ SQL_TEXT = (
 )
 
 
-def files(roots: Roots, under: str | None) -> tuple[list[dict[str, Any]], list[str]]:
+class ListedFile(TypedDict, total=False):
+    """A profile; or why a file that is named like one is none."""
+
+    path: Required[str]
+    format: str
+    bytes: int
+    problem: str
+
+
+class ListedAnalysis(TypedDict):
+    analysis: str
+    question: str
+    about: str
+
+
+class ListedTable(TypedDict):
+    table: str
+    row: str
+
+
+def files(roots: Roots, under: str | None) -> tuple[list[ListedFile], list[str]]:
     """Profiles below a folder, or below all roots; and what was not looked at."""
     folders = [roots.path(under)] if under else list(roots.folders)
-    items: list[dict[str, Any]] = []
+    items: list[ListedFile] = []
     notes = [f"paths are relative to {folder}" for folder in roots.folders[:1]]
     looked = 0
     for folder in folders:
@@ -44,7 +64,7 @@ def files(roots: Roots, under: str | None) -> tuple[list[dict[str, Any]], list[s
     return items, notes
 
 
-def analyses() -> list[dict[str, Any]]:
+def analyses() -> list[ListedAnalysis]:
     """Every analysis, by group."""
     return [
         {"analysis": name, "question": questions.question(name), "about": title}
@@ -53,7 +73,7 @@ def analyses() -> list[dict[str, Any]]:
     ]
 
 
-def tables() -> list[dict[str, Any]]:
+def tables() -> list[ListedTable]:
     """Every table that a query may mention."""
     from stepscope.sql.catalogue import catalogue
 
@@ -130,7 +150,7 @@ def _walk(folder: Path, roots: Roots, depth: int) -> Iterator[Path]:
             yield from _walk(inner, roots, depth - 1)
 
 
-def _profile(entry: Path, roots: Roots) -> dict[str, Any] | None:
+def _profile(entry: Path, roots: Roots) -> ListedFile | None:
     try:
         kind = kind_among_others(entry)
     except BadInput as error:  # named like a profile, and none

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 from stepscope import api
 from stepscope.agent.failures import Refused, call
@@ -25,7 +25,13 @@ def named() -> dict[str, dict[str, str]]:
     return {kind: {name: one.title for name, one in those.items()} for kind, those in among.items()}
 
 
-def listed() -> list[dict[str, Any]]:
+class Listed(TypedDict):
+    analysis: str
+    name: str
+    shows: str
+
+
+def listed() -> list[Listed]:
     """All of them, as rows."""
     return [
         {"analysis": kind, "name": name, "shows": title}

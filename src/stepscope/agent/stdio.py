@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import signal
 import threading
@@ -10,21 +9,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
+from stepscope.files.leaving import leave
+
 _SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")  # not every system has the last
 _AT_ONCE = 1 << 16
 #: After a signal, calls that are under way have so long to stop: some computations do not look for a while.
-PATIENCE_S = 1.5
-
-
-def _leave(number: int) -> None:
-    """At once. Workers end with this process; temporary folders and the like go first."""
-    atexit._run_exitfuncs()
-    os._exit(128 + number)
+PATIENCE_S = 1.0
 
 
 def leave_soon(number: int) -> None:
     """What computes on after a signal ends with the process."""
-    hard = threading.Timer(PATIENCE_S, _leave, (number,))
+    hard = threading.Timer(PATIENCE_S, leave, (128 + number,))
     hard.daemon = True
     hard.start()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import polars as pl
@@ -84,10 +85,13 @@ class Tools:
         cursor: CursorArgument = None,
     ) -> Annotated[CallToolResult, Listing]:
         notes: list[str] = []
+        items: Sequence[Mapping[str, object]]
         if what == "files":
             items, notes = listing.files(self._desk.roots, under)
+        elif what == "reports":
+            items = nsys.listed()
         else:
-            items = {"analyses": listing.analyses, "tables": listing.tables, "reports": nsys.listed}[what]()
+            items = listing.analyses() if what == "analyses" else listing.tables()
         given = {"what": what, **({"under": under} if under else {})}
         key = key_of("list", given, items)
         listed = Asked(full_name("list"), given, key, Result(pl.DataFrame(items, infer_schema_length=None)), "")

@@ -31,7 +31,7 @@ options={"step": true}, and `stepscope info` is analysis="info".
 Resources hold more: stepscope://concepts/which-analysis, windows, answers; prompts are procedures.
 
 Never give a percentage without its window, or a figure of one rank as that of the job. Never average overlap_pct over
-ranks: add up comm_ns and exposed_ns, then divide. Never add up what findings could give back. A long collective is
+ranks: add up comm_ns and exposed_ns, then divide. Never add up what findings could save. A long collective is
 not slow, it may be waiting: ask analysis=collectives. If an error has the code cannot_answer, tell the user its hint,
 and do not answer from something else. Nothing is ever written beside the traces.
 """)

@@ -8,7 +8,7 @@ are taken for one. Hosts that share no such collective with the first have no of
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, TypedDict
 
 import numpy as np
 
@@ -16,26 +16,27 @@ from stepscope.derive.comm.across import across
 from stepscope.model.note import noted
 from stepscope.model.profile import Profile
 from stepscope.model.ranks import ranks_text
-from stepscope.model.result import Col, Result, rows
+from stepscope.model.result import Result, rows
 
 ACROSS = True
-COLUMNS = (
-    Col("host", "host, or the file's name where the trace does not say"),
-    Col("offset_ns", "its clock minus that of the first host; null where nothing connects them"),
-    Col("drift_ppm", "how much faster it runs, parts per million"),
-    Col("residual_p50_ns", "median deviation of corrected ends from their collective's"),
-    Col("residual_p95_ns", "95th percentile of it"),
-    Col("n", "collectives that say so"),
-    Col("file", "the file that has this clock"),
-    Col("ranks", "ranks in it"),
-    Col("clock", "files with the same number cannot be told apart: one clock"),
-)
+
+
+class Row(TypedDict):
+    host: Annotated[str, "host, or the file's name where the trace does not say"]
+    offset_ns: Annotated[int | None, "its clock minus that of the first host; null where nothing connects them"]
+    drift_ppm: Annotated[float | None, "how much faster it runs, parts per million"]
+    residual_p50_ns: Annotated[int | None, "median deviation of corrected ends from their collective's"]
+    residual_p95_ns: Annotated[int | None, "95th percentile of it"]
+    n: Annotated[int, "collectives that say so"]
+    file: Annotated[str, "the file that has this clock"]
+    ranks: Annotated[str, "ranks in it"]
+    clock: Annotated[int, "files with the same number cannot be told apart: one clock"]
 
 
 def clocks(profile: Profile) -> Result:
     sides = across(profile)
     c = sides.clocks
-    table: list[dict[str, Any]] = []
+    table: list[Row] = []
     by_source = profile.by_source()
     numbers = {s: i for i, s in enumerate(np.unique(c.same).tolist())}
     for i, (source, mine) in enumerate(by_source.items()):
@@ -57,7 +58,7 @@ def clocks(profile: Profile) -> Result:
     if len(by_source) == 1:
         notes.append(noted("one-clock"))
     summary = {"residual_p95_ns": round(c.residual), "clocks": len(numbers)}
-    return Result(rows(COLUMNS, table), summary=summary, notes=notes)
+    return Result(rows(Row, table), summary=summary, notes=notes)
 
 
 def _whole(ns: float) -> int | None:

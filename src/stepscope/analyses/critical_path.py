@@ -13,7 +13,7 @@ fast). The result is a lower bound of the step.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypedDict
 
 import polars as pl
 
@@ -26,29 +26,62 @@ from stepscope.derive.windows.spec import WindowSpec
 from stepscope.derive.windows.window import WHOLE
 from stepscope.model.note import Note, noted
 from stepscope.model.profile import Profile
-from stepscope.model.result import Col, Result
+from stepscope.model.result import Result, WindowRow, names
 from stepscope.model.threshold import Threshold
 from stepscope.model.units import about
 
 ACROSS = True
-COLUMNS = (
-    Col("order", "place on the path, 0 is the beginning of the step"),
-    Col("rank", "rank that the segment is on"),
-    Col("kind", "compute, comm, copy, queue, launch, host or sync"),
-    Col("stream", "stream id within the process; null on the host"),
-    Col("name", "op that runs, or that was held up; of sync, the op that was waited for"),
-    Col("range", "range that launched that op"),
-    Col("start_ns", "start, on the common clock"),
-    Col("end_ns", "end"),
-    Col("dur_ns", "length; all segments sum to the step"),
-)
-_TOTALS = (Col("n", "segments"), Col("total_ns", "their length"), Col("share_pct", "share of the step"))
-VARIANTS = {
-    "by=kind": (Col("kind", "compute, comm, copy, queue, launch, host or sync"), *_TOTALS),
-    "by=rank": (Col("rank", "rank of the segments"), *_TOTALS),
-    "by=range": (Col("range", "range that launched the op"), Col("kind", "kind of the segments"), *_TOTALS),
-    "by=name": (Col("name", "op"), Col("kind", "kind of the segments"), *_TOTALS),
-}
+
+
+class Row(TypedDict):
+    order: Annotated[int, "place on the path, 0 is the beginning of the step"]
+    rank: Annotated[int, "rank that the segment is on"]
+    kind: Annotated[str, "compute, comm, copy, queue, launch, host or sync"]
+    stream: Annotated[int | None, "stream id within the process; null on the host"]
+    name: Annotated[str, "op that runs, or that was held up; of sync, the op that was waited for"]
+    range: Annotated[str | None, "range that launched that op"]
+    start_ns: Annotated[int, "start, on the common clock"]
+    end_ns: Annotated[int, "end"]
+    dur_ns: Annotated[int, "length; all segments sum to the step"]
+
+
+class _Totals(TypedDict):
+    n: Annotated[int, "segments"]
+    total_ns: Annotated[int, "their length"]
+    share_pct: Annotated[float, "share of the step"]
+
+
+class _KindKey(TypedDict):
+    kind: Annotated[str, "compute, comm, copy, queue, launch, host or sync"]
+
+
+class ByKind(_KindKey, _Totals): ...
+
+
+class _RankKey(TypedDict):
+    rank: Annotated[int, "rank of the segments"]
+
+
+class ByRank(_RankKey, _Totals): ...
+
+
+class _RangeKey(TypedDict):
+    range: Annotated[str | None, "range that launched the op"]
+    kind: Annotated[str, "kind of the segments"]
+
+
+class ByRange(_RangeKey, _Totals): ...
+
+
+class _NameKey(TypedDict):
+    name: Annotated[str, "op"]
+    kind: Annotated[str, "kind of the segments"]
+
+
+class ByName(_NameKey, _Totals): ...
+
+
+VARIANTS = {"by=kind": ByKind, "by=rank": ByRank, "by=range": ByRange, "by=name": ByName}
 _BOUND = noted("what-if-bound")
 _LATE = Threshold(
     1.0,
@@ -97,7 +130,7 @@ def segments(path: Path) -> pl.DataFrame:
     )
     frame = frame.filter(pl.col("start_ns") < pl.col("end_ns")).reverse()
     frame = frame.with_columns((pl.col("end_ns") - pl.col("start_ns")).alias("dur_ns")).with_row_index("order")
-    return frame.select([pl.col(c.name) for c in COLUMNS]).with_columns(pl.col("order").cast(pl.Int64))
+    return frame.select(names(Row)).with_columns(pl.col("order").cast(pl.Int64))
 
 
 def _by(table: pl.DataFrame, key: str) -> dict[str, dict[str, Any]]:
@@ -106,15 +139,15 @@ def _by(table: pl.DataFrame, key: str) -> dict[str, dict[str, Any]]:
     return {str(k): {"total_ns": int(ns), "share_pct": 100.0 * ns / total} for k, ns in sums.iter_rows()}
 
 
-def _totals(table: pl.DataFrame, columns: tuple[Col, ...], total: int) -> pl.DataFrame:
-    names = [c.name for c in columns]
-    keys = names[:-3]
+def _totals(table: pl.DataFrame, row: type, total: int) -> pl.DataFrame:
+    columns = names(row)
+    keys = columns[:-3]
     totals = table.group_by(keys).agg(pl.len().cast(pl.Int64).alias("n"), pl.col("dur_ns").sum().alias("total_ns"))
     totals = totals.with_columns((100.0 * pl.col("total_ns") / max(total, 1)).alias("share_pct"))
-    return totals.sort(["total_ns", *keys], descending=[True, *(False for _ in keys)]).select(names)
+    return totals.sort(["total_ns", *keys], descending=[True, *(False for _ in keys)]).select(columns)
 
 
-def _windows(path: Path) -> list[dict[str, Any]]:
+def _windows(path: Path) -> list[WindowRow]:
     return [
         {
             "rank": row["rank"],

@@ -7,7 +7,7 @@ op), or the host had not launched it yet (`starved_ns`). The two sum to the expo
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, TypedDict
 
 import numpy as np
 import polars as pl
@@ -24,25 +24,27 @@ from stepscope.derive.windows.spec import WindowSpec
 from stepscope.intervals import covered, gaps, union
 from stepscope.intervals.arrays import I64, NONE
 from stepscope.model.profile import Profile
-from stepscope.model.result import Col, Result
+from stepscope.model.result import Result
 from stepscope.model.statement import STATEMENT, sum_over
 from stepscope.model.units import about
 
-COLUMNS = (
-    Col("rank", "rank of the process"),
-    Col("pid", "process id on its host"),
-    Col("stage", "stage of the trainer's labels, or (no stage)"),
-    Col("range", "range that launched it"),
-    Col("name", "kernel name"),
-    Col("stream", "stream id within the process"),
-    Col("start_ns", "start on the GPU"),
-    Col("dur_ns", "duration"),
-    Col("exposed_ns", "part of it during which the rank computes nothing"),
-    Col("barrier", "in order with compute on its own stream"),
-    Col("held_ns", "exposed while the next compute kernel was launched but had to wait"),
-    Col("starved_ns", "exposed while the host had not launched the next compute kernel"),
-    Col("next_op", "the compute kernel that ended the (longest) exposed stretch; null where none followed"),
-)
+
+class Row(TypedDict):
+    rank: Annotated[int, "rank of the process"]
+    pid: Annotated[int | None, "process id on its host"]
+    stage: Annotated[str, "stage of the trainer's labels, or (no stage)"]
+    range: Annotated[str | None, "range that launched it"]
+    name: Annotated[str, "kernel name"]
+    stream: Annotated[int, "stream id within the process"]
+    start_ns: Annotated[int, "start on the GPU"]
+    dur_ns: Annotated[int, "duration"]
+    exposed_ns: Annotated[int, "part of it during which the rank computes nothing"]
+    barrier: Annotated[bool, "in order with compute on its own stream"]
+    held_ns: Annotated[int, "exposed while the next compute kernel was launched but had to wait"]
+    starved_ns: Annotated[int, "exposed while the host had not launched the next compute kernel"]
+    next_op: Annotated[
+        str | None, "the compute kernel that ended the (longest) exposed stretch; null where none followed"
+    ]
 
 
 def exposed(
@@ -64,7 +66,7 @@ def exposed(
     )
     statement = _statement(about_window(chosen.spans), table)
     notes = [*chosen.notes, *outside_notes(profile, chosen), *bare_notes(profile), *graph_notes(profile)]
-    return Result(chosen.table(COLUMNS, table), chosen.rows(), {STATEMENT: statement}, notes, ranked_by="exposed_ns")
+    return Result(chosen.table(Row, table), chosen.rows(), {STATEMENT: statement}, notes, ranked_by="exposed_ns")
 
 
 def _statement(where: str, table: pl.DataFrame) -> str:
@@ -72,14 +74,17 @@ def _statement(where: str, table: pl.DataFrame) -> str:
     sides = table.filter(~pl.col("barrier"))
     bare, held, starved = (int(sides[c].sum()) for c in ("exposed_ns", "held_ns", "starved_ns"))
     ranks = table["rank"].n_unique()
+    if not bare and (in_order := int(table["exposed_ns"].sum())):
+        what = f"All exposed communication of {where}, {about(in_order)}{sum_over(ranks)}, is in order with compute"
+        return f"{what} on its own stream: none of it can be hidden."
     if not bare:
         return f"No communication is exposed in {where}."
     reasons = {
-        "the next kernel was launched and held back": held,
-        "the host had not launched it": starved,
+        "the next kernel was already launched and had to wait": held,
+        "the host had not launched it yet": starved,
     }
     why = [f"for {about(ns) if ns < bare else 'all'} of it {text}" for text, ns in reasons.items() if ns]
-    return f"{about(bare)} of communication are exposed in {where}{sum_over(ranks)}: {', '.join(why)}."
+    return f"{about(bare)} of communication is exposed in {where}{sum_over(ranks)}: {', '.join(why)}."
 
 
 def _rows(profile: Profile, data: RankData, comm: CommOps, stage: str | None) -> pl.DataFrame:

@@ -7,6 +7,7 @@ reader had to infer or drop.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated, TypedDict
 
 import polars as pl
 
@@ -18,25 +19,27 @@ from stepscope.model.kernel_names import shorten
 from stepscope.model.note import Note, noted
 from stepscope.model.profile import Profile
 from stepscope.model.ranks import world_summary
-from stepscope.model.result import Col, Result
+from stepscope.model.result import Result, rows
 from stepscope.model.schema import TABLES
 from stepscope.model.units import about
 
-COLUMNS = (
-    Col("rank", "rank of the process"),
-    Col("pid", "process id on its host"),
-    Col("host", "host name, or the file's name where the trace does not say"),
-    Col("gpu", "name of its device"),
-    Col("kernels", "compute and communication kernels, and graphs recorded as one"),
-    Col("comm", "communication ops among them, peer copies included"),
-    Col("copies", "copies and memsets"),
-    Col("calls", "CUDA API calls"),
-    Col("ranges", "NVTX ranges and torch annotations"),
-    Col("streams", "streams with GPU work"),
-    Col("gpu_span_ns", "first start to last end of GPU work"),
-    Col("linked_pct", "share of GPU ops whose launching call is in the trace"),
-    Col("file", "file it came from"),
-)
+
+class Row(TypedDict):
+    rank: Annotated[int, "rank of the process"]
+    pid: Annotated[int | None, "process id on its host"]
+    host: Annotated[str, "host name, or the file's name where the trace does not say"]
+    gpu: Annotated[str | None, "name of its device"]
+    kernels: Annotated[int, "compute and communication kernels, and graphs recorded as one"]
+    comm: Annotated[int, "communication ops among them, peer copies included"]
+    copies: Annotated[int, "copies and memsets"]
+    calls: Annotated[int, "CUDA API calls"]
+    ranges: Annotated[int, "NVTX ranges and torch annotations"]
+    streams: Annotated[int, "streams with GPU work"]
+    gpu_span_ns: Annotated[int | None, "first start to last end of GPU work"]
+    linked_pct: Annotated[float | None, "share of GPU ops whose launching call is in the trace"]
+    file: Annotated[str, "file it came from"]
+
+
 #: It says what a file is, with or without a timeline.
 TIMELESS = True
 
@@ -59,7 +62,7 @@ def info(profile: Profile) -> Result:
     for part in (ops, calls, ranges):
         table = table.join(part, on="rank", how="left")
     counts = ["kernels", "comm", "copies", "calls", "ranges", "streams"]
-    table = table.with_columns(pl.col(counts).fill_null(0)).sort("rank").select([c.name for c in COLUMNS])
+    table = table.with_columns(pl.col(counts).fill_null(0)).sort("rank")
     missing = [t for t in TABLES if not profile.has(t)]
     summary = {
         "ranks": table.height,
@@ -74,7 +77,7 @@ def info(profile: Profile) -> Result:
     notes = [
         n for data in ranks_of(profile) for n in (*contradictions(data), *notes_on_cut(data), *_side_by_side(data))
     ]
-    return Result(table, summary=summary, notes=notes)
+    return Result(rows(Row, table), summary=summary, notes=notes)
 
 
 def _measured(profile: Profile) -> list[dict[str, str | int]]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated, TypedDict
 
 import numpy as np
 
@@ -26,23 +26,29 @@ from stepscope.errors import BadInput, CannotAnswer
 from stepscope.intervals.arrays import I64, Mask
 from stepscope.model.effect import Effect
 from stepscope.model.profile import Profile
-from stepscope.model.result import Col, Result, rows
+from stepscope.model.result import Result, rows
 from stepscope.model.threshold import Threshold
 
-COLUMNS = (
-    Col("rank", "rank of the process"),
-    Col("pid", "process id on its host"),
-    Col("anchor", "text of the anchor with its numbers folded"),
-    Col("index", "which instance, by start"),
-    Col("label", "its text"),
-    Col("cpu_ns", "length on the host"),
-    Col("gpu_ns", "length on the GPU; null where nothing was launched in it"),
-    Col(
-        "outlier", "beyond the outer fences of its rank's steps, on the GPU (on the host without GPU work) or by period"
-    ),
-    Col("period_ns", "of steps the same; of others, from its start on the GPU to the next one's, null for the last"),
-    Col("cut", "begin: nothing before it was recorded; end: its end was not; empty: no GPU work; null: it is whole"),
-)
+
+class Row(TypedDict):
+    rank: Annotated[int, "rank of the process"]
+    pid: Annotated[int | None, "process id on its host"]
+    anchor: Annotated[str, "text of the anchor with its numbers folded"]
+    index: Annotated[int, "which instance, by start"]
+    label: Annotated[str, "its text"]
+    cpu_ns: Annotated[int, "length on the host"]
+    gpu_ns: Annotated[int | None, "length on the GPU; null where nothing was launched in it"]
+    outlier: Annotated[
+        bool, "beyond the outer fences of its rank's steps, on the GPU (on the host without GPU work) or by period"
+    ]
+    period_ns: Annotated[
+        int | None, "of steps the same; of others, from its start on the GPU to the next one's, null for the last"
+    ]
+    cut: Annotated[
+        str | None, "begin: nothing before it was recorded; end: its end was not; empty: no GPU work; null: it is whole"
+    ]
+
+
 _FEWEST = Threshold(
     4,
     "steps",
@@ -58,15 +64,15 @@ def iterations(
     plot: Annotated[bool, "draw the pace in the terminal (table format only)", Effect.DRAWS] = False,
 ) -> Result:
     if window.start is not None:
-        raise BadInput("iterations looks at all steps: --start and --end choose none", "give --anchor REGEX instead")
+        raise BadInput("iterations covers all steps: --start and --end do not apply", "give --anchor REGEX instead")
     chosen = windows(profile, replace(window, index="all"), "pace")
     if all(w.label == WHOLE for w in chosen.spans):
         raise CannotAnswer(
             f"no step or chunk range recurs in this profile{why_unmarked(ranks_of(profile))}",
             "annotate steps (`step 12`), let torch.profiler mark them (prof.step()), or give --anchor REGEX",
         )
-    table: list[dict[str, Any]] = []
-    summary: list[dict[str, Any]] = []
+    table: list[Row] = []
+    summary: list[dict[str, int | None]] = []
     stepped: list[Samples] = []
     for data in ranks_of(profile):
         spans = [w for w in chosen.of(data.rank) if w.cpu_start_ns is not None and w.cpu_end_ns is not None]
@@ -109,7 +115,7 @@ def iterations(
         summary.append({"rank": data.rank, "n": len(spans), **pace, **spread, "left_out": int((~counted).sum())})
     summed = {"pace": summary, "plot": plot}
     notes = [*chosen.notes, *notes_on_left_out(stepped)]
-    return Result(rows(COLUMNS, table), chosen.rows(), summed, notes, ranked_by="gpu_ns")
+    return Result(rows(Row, table), chosen.rows(), summed, notes, ranked_by="gpu_ns")
 
 
 def _known(times: Sequence[int | None], wanted: Mask) -> I64:

@@ -7,7 +7,7 @@ communication was launched in, or from the operations that it carries. Groups th
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 import polars as pl
 
@@ -20,21 +20,22 @@ from stepscope.model.labels import axis_sizes, label_groups, setups
 from stepscope.model.note import Note, noted
 from stepscope.model.profile import Profile
 from stepscope.model.ranks import ranks_text
-from stepscope.model.result import Col, Result, rows
+from stepscope.model.result import Result, rows
 
 ACROSS = True
-COLUMNS = (
-    Col("axis", "tp, pp, dp, ep, cp, several joined by +, world; null where nothing tells"),
-    Col("ranks", "its ranks"),
-    Col("size", "ranks it has; null where nothing tells"),
-    Col("present", "ranks of it that the profile holds"),
-    Col("hosts", "hosts they are on"),
-    Col("group", "its communicators, as the trace names them"),
-    Col("ops", "what it carries"),
-    Col("n", "communications matched"),
-    Col("known_by", "how its ranks are known: labels, metadata, payload, order or communication"),
-    Col("axis_by", "how its axis is known: labels, name, ranges or communication"),
-)
+
+
+class Row(TypedDict):
+    axis: Annotated[str | None, "tp, pp, dp, ep, cp, several joined by +, world; null where nothing tells"]
+    ranks: Annotated[str, "its ranks"]
+    size: Annotated[int | None, "ranks it has; null where nothing tells"]
+    present: Annotated[int, "ranks of it that the profile holds"]
+    hosts: Annotated[int, "hosts they are on"]
+    group: Annotated[str | None, "its communicators, as the trace names them"]
+    ops: Annotated[str | None, "what it carries"]
+    n: Annotated[int, "communications matched"]
+    known_by: Annotated[str, "how its ranks are known: labels, metadata, payload, order or communication"]
+    axis_by: Annotated[str | None, "how its axis is known: labels, name, ranges or communication"]
 
 
 def mesh(profile: Profile, *, align: Align = "auto") -> Result:
@@ -57,7 +58,7 @@ def mesh(profile: Profile, *, align: Align = "auto") -> Result:
     for row in table:
         if row["axis"]:
             axes[row["axis"]] = max(axes[row["axis"]], row["size"] or row["present"])
-    return Result(rows(COLUMNS, table), summary={"ranks": ranks.height, "axes": axes}, notes=notes)
+    return Result(rows(Row, table), summary={"ranks": ranks.height, "axes": axes}, notes=notes)
 
 
 _Groups = dict[tuple[tuple[str], tuple[int, ...]], dict[str, Any]]

@@ -10,7 +10,7 @@ content` what start-up and the time between and after steps are made of.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypedDict
 
 import numpy as np
 
@@ -28,64 +28,69 @@ from stepscope.intervals.arrays import I64
 from stepscope.model.note import Note, noted
 from stepscope.model.profile import Profile
 from stepscope.model.range_names import short_range
-from stepscope.model.result import Col, Result, rows
+from stepscope.model.result import OfRank, Result, WindowRow, blank, rows
 from stepscope.model.statement import STATEMENT, listed, percent, several, sum_over
 from stepscope.model.units import about
 
 STARTUP, STEPS, CUT, BETWEEN, AFTER = "start-up", "steps", "cut steps", "between steps", "after the steps"
 
-_WHO = (Col("rank", "rank of the process"), Col("pid", "process id on its host"))
-_SPLIT = (
-    Col("compute_ns", "a compute kernel runs"),
-    Col("comm_exposed_ns", "else, communication runs"),
-    Col("copy_exposed_ns", "else, a copy or memset runs"),
-    Col("idle_ns", "nothing runs on the GPU; these four are null where the GPU was not recorded"),
-)
-COLUMNS = (
-    *_WHO,
-    Col(
-        "part",
-        "start-up, steps, cut steps (not recorded whole), between steps, after the steps; they sum to the capture",
-    ),
-    Col("kind", "of steps: usual, longer or shorter"),
-    Col("n", "how many"),
-    Col("every", "it comes with every so many-th step; null where it does not recur so"),
-    Col("total_ns", "all of them together"),
-    Col("share_pct", "of the capture"),
-    Col("mean_ns", "of one"),
-    Col("p50_ns", "half are shorter"),
-    Col("p90_ns", "nine in ten are shorter"),
-    Col("p99_ns", "99 in 100 are shorter"),
-    Col("max_ns", "the longest"),
-    Col("std_ns", "standard deviation; null for one"),
-    Col("spikes", "steps among them that are longer than their like by more than the noise"),
-    Col("spike_ns", "by how much longer, together"),
-    *_SPLIT,
-    Col("made_of", "what start-up and the time between and after steps are made of, the longest first"),
-)
-VARIANTS = {
-    "by=step": (
-        *_WHO,
-        Col("index", "which step, by start"),
-        Col("label", "its text"),
-        Col("kind", "usual, longer or shorter; null for a step that is cut"),
-        Col("spike", "whether it is longer than its like by more than the noise"),
-        Col("cut", "begin: nothing before it was recorded; end: its end was not; empty: no GPU work; null: whole"),
-        Col("start_ns", "when it begins, what lies between left out"),
-        Col("step_ns", "its length, what lies between left out"),
-        Col("between_ns", "what lies between it and the step before"),
-        *_SPLIT,
-        Col("usual_ns", "how long its like take"),
-    ),
-    "by=content": (
-        *_WHO,
-        Col("part", "start-up, between steps, after the steps"),
-        Col("what", "what the GPU did, or the host while it was idle"),
-        Col("range", "range in which the host's own time lies"),
-        Col("total_ns", "how long"),
-        Col("share_pct", "of the part"),
-    ),
-}
+
+class _Split(TypedDict):
+    compute_ns: Annotated[int | None, "a compute kernel runs"]
+    comm_exposed_ns: Annotated[int | None, "else, communication runs"]
+    copy_exposed_ns: Annotated[int | None, "else, a copy or memset runs"]
+    idle_ns: Annotated[int | None, "nothing runs on the GPU; these four are null where the GPU was not recorded"]
+
+
+class _Key(OfRank):
+    part: Annotated[
+        str, "start-up, steps, cut steps (not recorded whole), between steps, after the steps; they sum to the capture"
+    ]
+    kind: Annotated[str | None, "of steps: usual, longer or shorter"]
+    n: Annotated[int, "how many"]
+    every: Annotated[int | None, "it comes with every so many-th step; null where it does not recur so"]
+    total_ns: Annotated[int, "all of them together"]
+    share_pct: Annotated[float | None, "of the capture"]
+    mean_ns: Annotated[int, "of one"]
+    p50_ns: Annotated[int, "half are shorter"]
+    p90_ns: Annotated[int, "nine in ten are shorter"]
+    p99_ns: Annotated[int, "99 in 100 are shorter"]
+    max_ns: Annotated[int, "the longest"]
+    std_ns: Annotated[int | None, "standard deviation; null for one"]
+    spikes: Annotated[int | None, "steps among them that are longer than their like by more than the noise"]
+    spike_ns: Annotated[int | None, "by how much longer, together"]
+
+
+class Row(_Key, _Split):
+    made_of: Annotated[str | None, "what start-up and the time between and after steps are made of, the longest first"]
+
+
+class _StepKey(OfRank):
+    index: Annotated[int, "which step, by start"]
+    label: Annotated[str, "its text"]
+    kind: Annotated[str | None, "usual, longer or shorter; null for a step that is cut"]
+    spike: Annotated[bool, "whether it is longer than its like by more than the noise"]
+    cut: Annotated[
+        str | None, "begin: nothing before it was recorded; end: its end was not; empty: no GPU work; null: whole"
+    ]
+    start_ns: Annotated[int, "when it begins, what lies between left out"]
+    step_ns: Annotated[int, "its length, what lies between left out"]
+    between_ns: Annotated[int, "what lies between it and the step before"]
+
+
+class ByStep(_StepKey, _Split):
+    usual_ns: Annotated[int | None, "how long its like take"]
+
+
+class ByContent(OfRank):
+    part: Annotated[str, "start-up, between steps, after the steps"]
+    what: Annotated[str, "what the GPU did, or the host while it was idle"]
+    range: Annotated[str | None, "range in which the host's own time lies"]
+    total_ns: Annotated[int, "how long"]
+    share_pct: Annotated[float, "of the part"]
+
+
+VARIANTS = {"by=step": ByStep, "by=content": ByContent}
 #: Shares of a stretch that a cell or a sentence names, and how many.
 _NAMED, _MOST_NAMED = 0.05, 3
 
@@ -98,54 +103,60 @@ def run(
     whole = run_of(profile)
     if not whole.ranks:
         raise CannotAnswer("the profile holds no ops, calls or ranges of any rank", "capture steps that use the GPU")
-    table: list[dict[str, Any]] = []
-    for r in whole.ranks:
-        table += _steps(whole, r) if by == "step" else _contents(r) if by == "content" else _parts(whole, r)
-    columns = COLUMNS if by == "part" else VARIANTS[f"by={by}"]
-    nothing = dict.fromkeys(c.name for c in columns)
-    table = [nothing | row for row in table]
+    if by == "step":
+        table = rows(ByStep, [row for r in whole.ranks for row in _steps(whole, r)])
+    elif by == "content":
+        table = rows(ByContent, [row for r in whole.ranks for row in _contents(r)])
+    else:
+        table = rows(Row, [row for r in whole.ranks for row in _parts(whole, r)])
     summary = _summary(whole) | _program(profile)
     cut = [r.samples for r in whole.ranks if r.samples is not None]
     notes = [*_without_steps(profile, whole), *notes_on_left_out(cut)]
-    return Result(rows(columns, table), [_window(r) for r in whole.ranks], summary, notes)
+    return Result(table, [_window(r) for r in whole.ranks], summary, notes)
 
 
-def _window(r: RankRun) -> dict[str, Any]:
+def _window(r: RankRun) -> WindowRow:
     """The capture of a rank, as results show windows."""
-    where = {"label": "(whole capture)", "index": 0, "count": 1, "kind": "capture"}
-    gpu = {"gpu_start_ns": r.begin if r.on_gpu else None, "gpu_end_ns": r.end if r.on_gpu else None}
-    return {"rank": r.data.rank, "pid": r.data.pid, **where, "cpu_start_ns": r.begin, "cpu_end_ns": r.end, **gpu}
+    return {
+        "rank": r.data.rank,
+        "pid": r.data.pid,
+        "label": "(whole capture)",
+        "index": 0,
+        "count": 1,
+        "kind": "capture",
+        "cpu_start_ns": r.begin,
+        "cpu_end_ns": r.end,
+        "gpu_start_ns": r.begin if r.on_gpu else None,
+        "gpu_end_ns": r.end if r.on_gpu else None,
+    }
 
 
-def _parts(whole: Run, r: RankRun) -> list[dict[str, Any]]:
-    who = {"rank": r.data.rank, "pid": r.data.pid}
-    table = [*_stretches(r, STARTUP, r.startup, r.startup_on_host)]
+def _parts(whole: Run, r: RankRun) -> list[Row]:
+    table = _stretches(r, STARTUP, r.startup, r.startup_on_host)
     kinds = [whole.kind_of(text) for text in r.label]
     for kind in whole.kinds.kinds if whole.kinds else []:
         chosen = np.array([k for k, of in enumerate(kinds) if of.kind == kind.name], np.int64)
         if len(chosen):
             spikes = [k for k in chosen.tolist() if kinds[k].spike]
             excess = sum(max(0.0, float(r.step_ns[k]) - (kinds[k].usual_ns or 0.0)) for k in spikes)
-            row = _figures(r, r.until[chosen], r.edges[1:][chosen])
-            named = {"part": STEPS, "kind": kind.name, "every": kind.every}
-            table.append(named | {"spikes": len(spikes), "spike_ns": round(excess)} | row)
-    cut = np.array([k for k, of in enumerate(kinds) if of.kind is None], np.int64)
-    if len(cut):
-        table.append({"part": CUT, **_figures(r, r.until[cut], r.edges[1:][cut])})
+            row = _row(r, STEPS, r.until[chosen], r.edges[1:][chosen])
+            row |= {"kind": kind.name, "every": kind.every, "spikes": len(spikes), "spike_ns": round(excess)}
+            table.append(row)
+    if len(cut := _cut(whole, r)):
+        table.append(_row(r, CUT, r.until[cut], r.edges[1:][cut]))
     some = np.flatnonzero(r.between_ns).astype(np.int64)
     every = period_of(some, np.arange(1, len(r.label)), fewest=2) if len(some) else None
     table += [row | {"every": every} for row in _stretches(r, BETWEEN, r.between, r.between_on_host)]
-    table += _stretches(r, AFTER, r.after)
-    return [who | row for row in table]
+    return table + _stretches(r, AFTER, r.after)
 
 
-def _stretches(r: RankRun, part: str, spans: Spans, host: Spans | None = None) -> list[dict[str, Any]]:
+def _stretches(r: RankRun, part: str, spans: Spans, host: Spans | None = None) -> list[Row]:
     if not len(spans):
         return []
     text = named(r.data, host) if host is not None else None
     made = f"{short_range(text)}: " if text else ""
     made += _made_of(contents(r.data, spans), spans.length())
-    return [{"part": part, **_figures(r, spans.start, spans.end), "made_of": made}]
+    return [_row(r, part, spans.start, spans.end) | {"made_of": made}]
 
 
 def _made_of(made: list[tuple[str, str | None, int]], total: int) -> str:
@@ -156,10 +167,14 @@ def _made_of(made: list[tuple[str, str | None, int]], total: int) -> str:
     return ", ".join(f"{what} {about(ns)}" for what, ns in largest if ns >= _NAMED * total)
 
 
-def _figures(r: RankRun, start: I64, end: I64) -> dict[str, Any]:
+def _row(r: RankRun, part: str, start: I64, end: I64) -> Row:
     length = end - start
     p50, p90, p99 = np.percentile(length, [50, 90, 99])
     return {
+        **blank(Row),
+        "rank": r.data.rank,
+        "pid": r.data.pid,
+        "part": part,
         "n": len(length),
         "total_ns": int(length.sum()),
         "share_pct": 100.0 * float(length.sum()) / (r.end - r.begin) if r.end > r.begin else None,
@@ -169,15 +184,24 @@ def _figures(r: RankRun, start: I64, end: I64) -> dict[str, Any]:
         "p99_ns": round(p99),
         "max_ns": int(length.max()),
         "std_ns": round(float(length.std(ddof=1))) if len(length) > 1 else None,
-        **{f"{name}_ns": None if ns is None else int(ns.sum()) for name, ns in r.parts(start, end).items()},
+        **_split({name: None if ns is None else int(ns.sum()) for name, ns in r.parts(start, end).items()}),
     }
 
 
-def _steps(whole: Run, r: RankRun) -> list[dict[str, Any]]:
+def _split(ns: dict[str, int | None]) -> _Split:
+    return {
+        "compute_ns": ns["compute"],
+        "comm_exposed_ns": ns["comm_exposed"],
+        "copy_exposed_ns": ns["copy_exposed"],
+        "idle_ns": ns["idle"],
+    }
+
+
+def _steps(whole: Run, r: RankRun) -> list[ByStep]:
     if r.samples is None:
         return []
     parts = r.parts(r.until, r.edges[1:])
-    table = []
+    table: list[ByStep] = []
     for k, text in enumerate(r.label):
         like = whole.kind_of(text)
         table.append(
@@ -192,19 +216,28 @@ def _steps(whole: Run, r: RankRun) -> list[dict[str, Any]]:
                 "start_ns": int(r.until[k]),
                 "step_ns": int(r.step_ns[k]),
                 "between_ns": int(r.between_ns[k]),
-                **{f"{name}_ns": None if ns is None else int(ns[k]) for name, ns in parts.items()},
+                **_split({name: None if ns is None else int(ns[k]) for name, ns in parts.items()}),
                 "usual_ns": None if like.usual_ns is None else round(like.usual_ns),
             }
         )
     return table
 
 
-def _contents(r: RankRun) -> list[dict[str, Any]]:
-    table = []
+def _contents(r: RankRun) -> list[ByContent]:
+    table: list[ByContent] = []
     for part, spans in ((STARTUP, r.startup), (BETWEEN, r.between), (AFTER, r.after)):
         for what, where, ns in contents(r.data, spans):
-            row = {"part": part, "what": what, "range": where, "total_ns": ns, "share_pct": 100.0 * ns / spans.length()}
-            table.append({"rank": r.data.rank, "pid": r.data.pid, **row})
+            table.append(
+                {
+                    "rank": r.data.rank,
+                    "pid": r.data.pid,
+                    "part": part,
+                    "what": what,
+                    "range": where,
+                    "total_ns": ns,
+                    "share_pct": 100.0 * ns / spans.length(),
+                }
+            )
     return table
 
 
@@ -221,20 +254,26 @@ def _program(profile: Profile) -> dict[str, Any]:
     pace = pace_of(profile)
     if pace is None:
         return {}
-    told: dict[str, Any] = {"steps": pace.steps, "usual_ns": round(pace.usual_ns), "mean_ns": round(pace.mean_ns)}
+    paced: dict[str, Any] = {"steps": pace.steps, "usual_ns": round(pace.usual_ns), "mean_ns": round(pace.mean_ns)}
     if pace.longer:
         longer = pace.longer[0]
-        told |= {"longer": longer.count, "longer_ns": round(longer.mean_ns), "every": longer.every}
-    return {"program": told}
+        paced |= {"longer": longer.count, "longer_ns": round(longer.mean_ns), "every": longer.every}
+    return {"program": paced}
 
 
 # -- the sentence ----------------------------------------------------------------------------------------------------
+
+
+def _cut(whole: Run, r: RankRun) -> I64:
+    """The rank's steps that count in no mean."""
+    return np.array([k for k, text in enumerate(r.label) if whole.kind_of(text).kind is None], np.int64)
 
 
 def _summary(whole: Run) -> dict[str, Any]:
     captured = sum(r.end - r.begin for r in whole.ranks)
     sums = {
         STARTUP: sum(r.startup.length() for r in whole.ranks),
+        CUT: sum(int(r.step_ns[_cut(whole, r)].sum()) for r in whole.ranks),
         BETWEEN: sum(r.between.length() for r in whole.ranks),
         AFTER: sum(r.after.length() for r in whole.ranks),
     }
@@ -265,16 +304,19 @@ def _summary(whole: Run) -> dict[str, Any]:
 
 
 def _kinds(whole: Run) -> str:
-    """`8 of 57.1 ms, 4 of 2.41 s (every 3), mean 842 ms; 1 is a spike, 60 ms longer than its like`."""
+    """`8 steps of 57.1 ms, 4 steps of 2.41 s (every 3), mean 842 ms; 1 is a spike, 60 ms longer than its like`."""
     kinds = whole.kinds
     assert kinds is not None, "only asked of steps"
-    named = [f"{len(k.steps)} of {about(k.usual_ns)}{f' (every {k.every})' if k.every else ''}" for k in kinds.kinds]
-    mean = f", {about(float(whole.lengths.mean()))} in the mean" if len(named) > 1 or kinds.spike.any() else ""
-    said = listed(named) + mean
+    named = [
+        f"{several(len(k.steps), 'step')} of {about(k.usual_ns)}{f' (every {k.every})' if k.every else ''}"
+        for k in kinds.kinds
+    ]
+    mean = f", {about(float(whole.lengths.mean()))} on average" if len(named) > 1 or kinds.spike.any() else ""
+    sentence = listed(named) + mean
     if count := int(kinds.spike.sum()):
         longer = float(kinds.excess[kinds.spike].sum())
-        said += f"; {several(count, 'spike')}, {about(longer)} longer than {'its' if count == 1 else 'their'} like"
+        sentence += f"; {several(count, 'spike')}, {about(longer)} longer than {'its' if count == 1 else 'their'} like"
     if kinds.drift is not None:
         way = "grow" if kinds.drift.change_ns > 0 else "shrink"
-        said += f"; steps {way} by {about(abs(kinds.drift.change_ns))} over the run"
-    return said
+        sentence += f"; steps {way} by {about(abs(kinds.drift.change_ns))} over the run"
+    return sentence

@@ -6,34 +6,37 @@ there is none, the rank comes from the profiler or is inferred, and `inferred` s
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import polars as pl
 
 from stepscope.model.labels import Setup, parse_setup
 from stepscope.model.note import noted
 from stepscope.model.profile import Profile
 from stepscope.model.ranks import INFERRED, world_summary
-from stepscope.model.result import Col, Result
+from stepscope.model.result import OfRank, Result
 
 #: Axes of the label's documented form come first and are always there; others follow as they occur.
 AXES = ("pp", "dp", "cp", "ep")
 
-COLUMNS = (
-    Col("rank", "rank of the process"),
-    Col("pid", "process id on its host"),
-    Col("host", "host name, or the file's name where the trace does not say"),
-    Col("device", "CUDA ordinal of its device"),
-    Col("gpu", "name of the device"),
-    Col("setup", "the setup label as written"),
-    *(
-        Col(f"{a}_{part}", f"{text} on the {a} axis")
-        for a in AXES
-        for part, text in (("rank", "coordinate"), ("size", "size"))
-    ),
-    Col("mbs", "micro-batch size"),
-    Col("seq", "sequence length"),
-    Col("inferred", "true where nothing in the trace states the rank"),
-    Col("world_size", "ranks of the job, where the trace says"),
-)
+
+class Row(OfRank):
+    host: Annotated[str, "host name, or the file's name where the trace does not say"]
+    device: Annotated[int | None, "CUDA ordinal of its device"]
+    gpu: Annotated[str | None, "name of the device"]
+    setup: Annotated[str | None, "the setup label as written"]
+    pp_rank: Annotated[int | None, "coordinate on the pp axis"]
+    pp_size: Annotated[int | None, "size on the pp axis"]
+    dp_rank: Annotated[int | None, "coordinate on the dp axis"]
+    dp_size: Annotated[int | None, "size on the dp axis"]
+    cp_rank: Annotated[int | None, "coordinate on the cp axis"]
+    cp_size: Annotated[int | None, "size on the cp axis"]
+    ep_rank: Annotated[int | None, "coordinate on the ep axis"]
+    ep_size: Annotated[int | None, "size on the ep axis"]
+    mbs: Annotated[int | None, "micro-batch size"]
+    seq: Annotated[int | None, "sequence length"]
+    inferred: Annotated[bool, "true where nothing in the trace states the rank"]
+    world_size: Annotated[int | None, "ranks of the job, where the trace says"]
 
 
 def setup(profile: Profile) -> Result:

@@ -8,7 +8,7 @@ are judged by the whole capture, so that none goes missing.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, TypedDict
 
 import numpy as np
 
@@ -24,53 +24,53 @@ from stepscope.derive.windows.window import Window
 from stepscope.intervals.arrays import I64
 from stepscope.model.note import noted
 from stepscope.model.profile import Profile
-from stepscope.model.result import Col, Result
+from stepscope.model.result import Result
 from stepscope.model.statement import STATEMENT, listed, several
 
-COLUMNS = (
-    Col("rank", "rank of the process"),
-    Col("pid", "process id on its host"),
-    Col("device", "CUDA ordinal of the stream's device"),
-    Col("stream", "stream id within the process"),
-    Col("n_comm", "communication ops in the window"),
-    Col("n_comp", "compute kernels in the window"),
-    Col("n_copy", "copies and memsets in the window"),
-    Col("comm_ns", "sum of the communication ops' durations"),
-    Col("comp_ns", "sum of the compute kernels' durations"),
-    Col("kind", "compute, comm (its kernels are communication, apart from helpers) or copy"),
-    Col(
-        "purpose",
+
+class Row(TypedDict):
+    rank: Annotated[int, "rank of the process"]
+    pid: Annotated[int | None, "process id on its host"]
+    device: Annotated[int | None, "CUDA ordinal of the stream's device"]
+    stream: Annotated[int, "stream id within the process"]
+    n_comm: Annotated[int, "communication ops in the window"]
+    n_comp: Annotated[int, "compute kernels in the window"]
+    n_copy: Annotated[int, "copies and memsets in the window"]
+    comm_ns: Annotated[int, "sum of the communication ops' durations"]
+    comp_ns: Annotated[int, "sum of the compute kernels' durations"]
+    kind: Annotated[str, "compute, comm (its kernels are communication, apart from helpers) or copy"]
+    purpose: Annotated[
+        str | None,
         "what a comm stream serves: ep_a2a, cp_ring, ep_meta, pp_p2p, dp_grads, dp_params, an axis, mixed or unknown",
-    ),
-)
+    ]
 
 
 def streams(profile: Profile, window: WindowSpec) -> Result:
     need_ops(profile)
     chosen = windows(profile, window, "chunk")
-    table: list[dict[str, Any]] = []
+    table: list[Row] = []
     idle = 0
     for data in ranks_of(profile):
         of_rank = _Streams(profile, data)
         for span in chosen.of(data.rank):
-            found, unused = of_rank.rows(span)
-            table += [{**row, **span.key()} for row in found]
+            listed, unused = of_rank.rows(span)
+            table += span.keyed(listed)
             idle += unused
     notes = [*chosen.notes, *outside_notes(profile, chosen)]
     if idle:
         notes.append(noted("streams-idle", number=idle))
     statement = _statement(about_window(chosen.spans), table)
-    return Result(chosen.table(COLUMNS, table), chosen.rows(), {STATEMENT: statement}, notes)
+    return Result(chosen.table(Row, table), chosen.rows(), {STATEMENT: statement}, notes)
 
 
-def _statement(where: str, table: list[dict[str, Any]]) -> str:
+def _statement(where: str, table: list[Row]) -> str:
     """How many streams there are of each kind, and whether communication shares one with compute."""
     streams = {(r["rank"], r["device"], r["stream"]): r for r in table}
     if not streams:
         return f"Nothing runs on the GPU in {where}."
     names = {"compute": "compute", "comm": "communication", "copy": "copies"}
     kinds = [r["kind"] for r in streams.values()]
-    purposes = listed(sorted({r["purpose"] for r in streams.values()} - {None, UNKNOWN}))
+    purposes = listed(sorted({r["purpose"] for r in streams.values() if r["purpose"]} - {UNKNOWN}))
     for_what = {"comm": f" ({purposes})"} if purposes else {}
     of = [f"{kinds.count(k)} for {name}{for_what.get(k, '')}" for k, name in names.items() if k in kinds]
     ranks = len({r["rank"] for r in table})
@@ -103,12 +103,13 @@ class _Streams:
         mine = ops[(self._of[ops] == stream) & (self._data.role[ops] == COMM)]
         return unanimous(self._purpose.gather(np.searchsorted(self._comm, mine)))
 
-    def rows(self, span: Window) -> tuple[list[dict[str, Any]], int]:
+    def rows(self, span: Window) -> tuple[list[Row], int]:
         """A row per stream, and how many of them are idle in the window."""
         counts, kinds = self._streams.counts(self._data, span.ops), self._kinds(span.ops)
         total = np.zeros(counts.shape, dtype=np.int64)
-        np.add.at(total, (self._of[span.ops], self._data.role[span.ops]), _lengths(self._data, span))
-        table, idle = [], 0
+        np.add.at(total, (self._of[span.ops], self._data.role[span.ops]), span.lengths(self._data))
+        table: list[Row] = []
+        idle = 0
         for k, (device, stream) in enumerate(self._names):
             used = bool(counts[k].any())
             idle += not used
@@ -130,12 +131,3 @@ class _Streams:
                 }
             )
         return table, idle
-
-
-def _lengths(data: RankData, span: Window) -> I64:
-    """Durations of the window's ops; cut at the edges of a window that was given in GPU time."""
-    start, end = data.start[span.ops], data.end[span.ops]
-    if not span.clipped or span.gpu_start_ns is None or span.gpu_end_ns is None:
-        return end - start
-    cut: I64 = np.maximum(np.minimum(end, span.gpu_end_ns) - np.maximum(start, span.gpu_start_ns), 0)
-    return cut

@@ -1,4 +1,4 @@
-"""What ran when: the ops of the window, rank by rank and stream by stream, on one clock?
+"""What ran when: every op of the window, by rank and stream, on one clock?
 
 One row per op that runs in a rank's GPU window, also of work that was launched outside it (`inside` tells), with the
 range and the stage that launched it. `--by range`: where each range's work lies on the GPU, from the start of the first
@@ -11,7 +11,7 @@ until the next sample. `common_start_ns` is the start on the clock of the first 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypedDict
 
 import numpy as np
 import polars as pl
@@ -31,50 +31,61 @@ from stepscope.intervals import Spans
 from stepscope.intervals.arrays import I64, NONE, Mask
 from stepscope.model.capturing import capture_with
 from stepscope.model.profile import Profile
-from stepscope.model.result import Col, Result
+from stepscope.model.result import OfRank, Result
 
-_WHO = (Col("rank", "rank of the process"), Col("pid", "process id on its host"))
-_WHEN = (
-    Col("start_ns", "start on the rank's own clock"),
-    Col("end_ns", "end on the rank's own clock"),
-    Col("dur_ns", "its length"),
-    Col("common_start_ns", "start on the clock of all ranks"),
-)
-COLUMNS = (
-    *_WHO,
-    Col("stream", "stream id within the process"),
-    *_WHEN,
-    Col("role", "compute, comm or copy"),
-    Col("inside", "launched in the window; else it only runs there"),
-    Col("stage", "stage of the trainer's labels, or (no stage)"),
-    Col("range", "range that launched it"),
-    Col("name", "kernel, copy or memset"),
-)
-VARIANTS = {
-    "by=range": (
-        *_WHO,
-        Col("depth", "number of ranges around it"),
-        *_WHEN,
-        Col("n", "ops launched in it"),
-        Col("range", "text of the range"),
-    ),
-    "by=part": (*_WHO, *_WHEN, Col("part", "compute, comm_exposed, copy_exposed or idle")),
-    "by=host": (
-        *_WHO,
-        Col("tid", "thread of the host"),
-        Col("depth", "number of ranges around it, of a call too"),
-        *_WHEN,
-        Col("kind", "range or call"),
-        Col("name", "text of the range, or name of the call"),
-    ),
-    "by=counter": (
-        *_WHO,
-        Col("device", "device of the counter; null for the host"),
-        Col("counter", "name of the metric"),
-        *_WHEN,
-        Col("value", "its value in that time"),
-    ),
-}
+
+class _When(TypedDict):
+    start_ns: Annotated[int, "start on the rank's own clock"]
+    end_ns: Annotated[int, "end on the rank's own clock"]
+    dur_ns: Annotated[int, "its length"]
+    common_start_ns: Annotated[int, "start on the clock of all ranks"]
+
+
+class _Key(OfRank):
+    stream: Annotated[int, "stream id within the process"]
+
+
+class Row(_Key, _When):
+    role: Annotated[str, "compute, comm or copy"]
+    inside: Annotated[bool, "launched in the window; else it only runs there"]
+    stage: Annotated[str, "stage of the trainer's labels, or (no stage)"]
+    range: Annotated[str | None, "range that launched it"]
+    name: Annotated[str, "kernel, copy or memset"]
+
+
+class _RangeKey(OfRank):
+    depth: Annotated[int, "number of ranges around it"]
+
+
+class ByRange(_RangeKey, _When):
+    n: Annotated[int, "ops launched in it"]
+    range: Annotated[str | None, "text of the range"]
+
+
+class ByPart(OfRank, _When):
+    part: Annotated[str, "compute, comm_exposed, copy_exposed or idle"]
+
+
+class _HostKey(OfRank):
+    tid: Annotated[int, "thread of the host"]
+    depth: Annotated[int, "number of ranges around it, of a call too"]
+
+
+class ByHost(_HostKey, _When):
+    kind: Annotated[str, "range or call"]
+    name: Annotated[str, "text of the range, or name of the call"]
+
+
+class _CounterKey(OfRank):
+    device: Annotated[int | None, "device of the counter; null for the host"]
+    counter: Annotated[str, "name of the metric"]
+
+
+class ByCounter(_CounterKey, _When):
+    value: Annotated[float, "its value in that time"]
+
+
+VARIANTS = {"by=range": ByRange, "by=part": ByPart, "by=host": ByHost, "by=counter": ByCounter}
 By = Literal["op", "range", "part", "host", "counter"]
 
 
@@ -115,7 +126,7 @@ def timeline(
                 pl.Series("common_start_ns", clock.at(data.rank, frame["start_ns"].to_numpy())),
             )
         )
-    table = chosen.table(COLUMNS if by == "op" else VARIANTS[f"by={by}"], pl.concat(frames) if frames else [])
+    table = chosen.table(VARIANTS.get(f"by={by}", Row), pl.concat(frames) if frames else [])
     summary = {"ops": table.height} if by == "op" else {}
     return Result(table, chosen.rows(), summary, [*chosen.notes, *clock.notes], ranked_by="dur_ns")
 
@@ -243,8 +254,10 @@ def _parts(data: RankData, spans: list[Window]) -> pl.DataFrame:
         assert w.gpu_start_ns is not None and w.gpu_end_ns is not None
         cut = partition(data, w.gpu_start_ns, w.gpu_end_ns)
         for part in ("compute", "comm_exposed", "copy_exposed", "idle"):
-            found: Spans = getattr(cut, part)
+            spans_of: Spans = getattr(cut, part)
             frames.append(
-                pl.DataFrame({"start_ns": found.start, "end_ns": found.end}).with_columns(pl.lit(part).alias("part"))
+                pl.DataFrame({"start_ns": spans_of.start, "end_ns": spans_of.end}).with_columns(
+                    pl.lit(part).alias("part")
+                )
             )
     return pl.concat(frames).sort("start_ns", maintain_order=True)

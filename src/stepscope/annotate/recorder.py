@@ -22,6 +22,7 @@ from stepscope.annotate.profilers import (
     about,
     clocks,
     emit_operators,
+    export,
     meet,
     no_more_meetings,
     nsys_start,
@@ -30,6 +31,7 @@ from stepscope.annotate.profilers import (
     records_already,
     synchronize,
     torch_profiler,
+    watch_graphs,
 )
 from stepscope.annotate.safety import at_failure
 from stepscope.annotate.stretches import Stretches
@@ -133,6 +135,8 @@ class Recorder:
         """
         if self._seen == 0:
             self.log({"about": {"label": None if callable(label) else label, **about()}})
+            if self._set.backend == "torch" and self._traced:
+                watch_graphs(self._set.torch)
         if not (self.on or self.over or self._stretches.goes_on(self._seen, self._set.out, self.rank)):
             self.log_stopped()
         own = self._set.backend == "torch" and self._set.warmup > 0 and self._traced  # a warm-up of the profiler's own
@@ -278,7 +282,7 @@ class Recorder:
         self._set.out.mkdir(parents=True, exist_ok=True)
         name = self._stretches.name(f"rank{self.rank}.{socket.gethostname().split('.')[0]}") + ".pt.trace.json"
         part = self._set.out / f".part.{name}.gz"
-        self._profiler.export_chrome_trace(str(part))
+        export(self._profiler, str(part))
         part.replace(self._set.out / f"{name}.gz")
         self._profiler = None
 

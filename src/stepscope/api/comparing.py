@@ -167,7 +167,7 @@ def _chosen(given: Choosing) -> tuple[StepSpec, list[int] | None, dict[str, Any]
     ranks = None if rank is None else parse_ranks(rank)
     step, chunk = (options.pop(k, False) for k in ("step", "chunk"))
     if step and chunk:
-        raise BadInput("--step and --chunk exclude each other", "give one")
+        raise BadInput("--step and --chunk cannot be combined", "give one")
     unit: Literal["step", "chunk"] | None = "step" if step else "chunk" if chunk else None
     spec = StepSpec(unit=unit, **{k: options.pop(k) for k in ("anchor", "whole", "warmup") if k in options})
     return spec, ranks, options

@@ -5,29 +5,23 @@ A task has a number; tasks of the same number go to the same worker, which has t
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-import threading
 import time
-import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
-from stepscope import progress
+from stepscope import store
 from stepscope.errors import BadInput, extra
 from stepscope.files import budget
+from stepscope.files.pool import Died, Pool
 
 #: Number, function and arguments.
 Tasks = Sequence[tuple[int, Callable[..., Any], tuple[Any, ...]]]
 
 _CONNECT_S = 10
-#: How often to look whether the answers are still wanted.
-_LOOK_S = 0.1
 #: Times that a task of a cluster is tried again where it failed, beside those of workers that died.
 _RETRIES = 2
 #: Taken for the size of a cluster that has no worker yet: it may start them as tasks come.
@@ -41,7 +35,7 @@ class Crew(Protocol):
         """How many tasks can run at once."""
         ...
 
-    def run(self, tasks: Tasks) -> Iterator[tuple[int, Any]]:
+    def run(self, tasks: Tasks) -> Generator[tuple[int, Any], None, None]:
         """The answers, each with the place of its task, as they come."""
         ...
 
@@ -51,36 +45,19 @@ class Processes:
 
     def __init__(self, jobs: int) -> None:
         self._jobs = jobs
-        self._pools: list[Executor] = []
+        memory = max(budget.LEAST, budget.total() // (jobs + 1))  # which all of them keep to together
+        self._pool = Pool(jobs, _working, memory, threads=max(1, (os.cpu_count() or 1) // jobs))
 
     def size(self) -> int:
         return self._jobs
 
-    def run(self, tasks: Tasks) -> Iterator[tuple[int, Any]]:
-        if not self._pools:
-            self._pools = [_pool(self._jobs) for _ in range(self._jobs)]
-            weakref.finalize(self, _end, self._pools)
-        with _threads(self._jobs):  # processes start with their first task
-            futures: dict[Future[Any], int] = {
-                self._pools[number % self._jobs].submit(function, *args): place
-                for place, (number, function, args) in enumerate(tasks)
-            }
+    def run(self, tasks: Tasks) -> Generator[tuple[int, Any], None, None]:
         try:
-            for future in _as_completed(futures):
-                yield futures[future], future.result()
-        except progress.Stopped:  # what they are at nobody wants
-            _kill(self._pools)
-            self._pools = []
-            raise
-        except BrokenProcessPool:
-            self._pools = []
+            yield from self._pool.run(tasks)
+        except Died:
             raise BadInput(
                 "a worker process died (out of memory?)", "give --jobs 1, or fewer than there are cores"
             ) from None
-        except BaseException:
-            for future in futures:
-                future.cancel()
-            raise
 
 
 class Cluster:
@@ -96,7 +73,7 @@ class Cluster:
         self._workers = sorted(threads)
         return sum(threads.values()) or _UNKNOWN_SIZE
 
-    def run(self, tasks: Tasks) -> Iterator[tuple[int, Any]]:
+    def run(self, tasks: Tasks) -> Generator[tuple[int, Any], None, None]:
         distributed: Any = import_module("distributed")
         with _client(self._address) as client:
             there = set(client.nthreads())
@@ -117,62 +94,15 @@ class Cluster:
                 client.cancel(list(futures), force=True)
 
 
-def _pool(of: int) -> Executor:
-    """One of so many processes, which keep to the budget of memory together."""
-    memory = max(budget.LEAST, budget.total() // (of + 1))
-    if multiprocessing.current_process().daemon:  # a worker of somebody's Pool may not have any of its own
-        return ThreadPoolExecutor(1)
-    try:
-        return ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _begin, (memory,))
-    except OSError:  # no semaphores, as where /dev/shm is read-only: a thread reads the files in turn
-        return ThreadPoolExecutor(1)
-
-
-def _as_completed(futures: Iterable[Future[Any]]) -> Iterator[Future[Any]]:
-    """The futures as they are done, with a look in between whether they are still wanted."""
-    left = set(futures)
-    while left:
-        done, left = wait(left, _LOOK_S, FIRST_COMPLETED)
-        if not done:
-            progress.check()
-        yield from done
-
-
-def _kill(pools: list[Executor]) -> None:
-    for pool in pools:
-        processes = list((getattr(pool, "_processes", None) or {}).values())
-        pool.shutdown(wait=False, cancel_futures=True)
-        for process in processes:
-            process.kill()
-
-
-def _end(pools: list[Executor]) -> None:
-    for pool in pools:
-        pool.shutdown(wait=False, cancel_futures=True)
-
-
 @contextmanager
-def _threads(jobs: int) -> Iterator[None]:
-    """Processes that start here use as many threads as there are cores together."""
-    saved = os.environ.get("POLARS_MAX_THREADS")
-    os.environ["POLARS_MAX_THREADS"] = saved or str(max(1, (os.cpu_count() or 1) // jobs))
+def _working(memory: int) -> Iterator[None]:
+    """In a worker: its budget; and where it is told to end, what would be written to the cache is left."""
+    budget.keep(memory)
     try:
         yield
-    finally:
-        if saved is None:
-            del os.environ["POLARS_MAX_THREADS"]
-
-
-def _begin(memory: int) -> None:
-    """In a worker: its budget. If whoever started it is killed, it ends, rather than wait for work for ever."""
-    budget.keep(memory)
-
-    def watch() -> None:
-        if (parent := multiprocessing.parent_process()) is not None:
-            parent.join()
-            os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
+    except SystemExit:
+        store.drop()
+        raise
 
 
 @contextmanager

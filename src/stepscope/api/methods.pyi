@@ -113,7 +113,7 @@ class Methods:
         tree: bool = False,
         **options: Unpack[Windowed],
     ) -> Result:
-        """Where did the step go: compute, exposed communication, exposed copies, or nothing at all?"""
+        """Where did the step go: compute, exposed communication, exposed copies, or idle time?"""
 
     def clocks(
         self,
@@ -147,6 +147,7 @@ class Methods:
         self,
         *,
         by: Literal["part", "role", "module", "chain", "budget"] = "part",
+        eager: Profile | None = None,
         **options: Unpack[Windowed],
     ) -> Result:
         """What does the GPU compute, and what would the same work take if it were done well?"""
@@ -217,6 +218,7 @@ class Methods:
         stage: str | None = None,
         range: str | None = None,
         full: bool = False,
+        eager: Profile | None = None,
         **options: Unpack[Windowed],
     ) -> Result:
         """Which kernels take the time, and what sort of work are they?"""
@@ -348,6 +350,9 @@ class Methods:
         by: Literal["site", "function", "line", "op", "module", "kernel"] = "site",
         stacks: Path | None = None,
         full: bool = False,
+        script: str | None = None,
+        script_to: Path | None = None,
+        eager: Profile | None = None,
         **options: Unpack[Windowed],
     ) -> Result:
         """Which line of Python, and which torch op, launched the heavy kernels?"""
@@ -374,7 +379,7 @@ class Methods:
         align: Literal["auto", "none"] = "auto",
         **options: Unpack[Windowed],
     ) -> Result:
-        """What ran when: the ops of the window, rank by rank and stream by stream, on one clock?"""
+        """What ran when: every op of the window, by rank and stream, on one clock?"""
 
     def window(
         self,

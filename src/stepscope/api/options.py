@@ -144,7 +144,7 @@ def window_spec(
 ) -> WindowSpec:
     """The window that the keywords choose; where they choose none, that of the trainer's labels."""
     if step and chunk:
-        raise BadInput("--step and --chunk exclude each other", "give one")
+        raise BadInput("--step and --chunk cannot be combined", "give one")
     unit: Literal["step", "chunk"] | None = "step" if step else "chunk" if chunk else None
     first = None if start is None else moment(start, "--start")
     last = None if end is None else moment(end, "--end")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -94,4 +94,10 @@ def asker_of(profile: model.Profile, paths: Sequence[str], **more: Any) -> Asker
     """Who answers questions about a profile that was opened from `paths`."""
     named = getattr(profile, "named", None)
     rules = tuple(named.rules) if named is not None else ()
-    return Asker(lambda name, **options: analyse(profile, name, **options), tuple(paths), rules=rules, **more)
+    return Asker(
+        partial(analyse, profile),
+        tuple(paths),
+        rules=rules,
+        of_rank=lambda rank: partial(analyse, profile.view([rank])),
+        **more,
+    )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -116,8 +117,9 @@ class Sharing:
         progress.report(what, 0, total)  # the first takes a while: processes start
         answers: dict[int, T] = {}
         tasks = [(share.number, function, (share, *args)) for share, _, args in asked]
-        for i, answer in self._crew.run(tasks):
-            answers[i] = answer
-            done += asked[i][1]
-            progress.report(what, done, total)
+        with closing(self._crew.run(tasks)) as coming:
+            for i, answer in coming:
+                answers[i] = answer
+                done += asked[i][1]
+                progress.report(what, done, total)
         return [answers[i] for i in range(len(asked))]

@@ -23,7 +23,7 @@ def gather(captures: Mapping[str, Sequence[Path]], out: Path) -> dict[str, list[
     Files are linked, or copied where that cannot be: it takes no space on one disk. All of it or nothing.
     """
     if out.exists():
-        raise BadInput(f"-o {out}: is there already", "name another folder, or remove it")
+        raise BadInput(f"-o {out}: already exists", "name another folder, or remove it")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -59,7 +59,7 @@ def launches(spec: Spec, job: Allocation | None) -> list[Launch]:
 def check_output(spec: Spec) -> None:
     """Refuse to write where something is; the log of a run that failed may be replaced."""
     if spec.out.exists() and (not spec.out.is_dir() or any(p.name != LOG for p in spec.out.iterdir())):
-        raise BadInput(f"-o {spec.out}: is there already", "name another folder, or remove it")
+        raise BadInput(f"-o {spec.out}: already exists", "name another folder, or remove it")
 
 
 def last_lines(spec: Spec, count: int = 10) -> list[str]:

@@ -32,6 +32,10 @@ TORCH: Mapping[str, tuple[str, ...]] = {
     "memory": ("profile_memory",),
     "pytorch": (),
 }
+#: What torch's CUPTI backend records (torch 2.15): told to `annotate`, which makes its configuration of it.
+CUPTI: Mapping[str, str] = {"graph": "cupti_graph", "clocks": "cupti_clocks", "pm": "cupti_pm"}
+#: What nsys records instead.
+_INSTEAD = {"graph": "leave it out", "clocks": "give --with gpu-metrics", "pm": "give --with gpu-metrics"}
 #: Keywords that `--torch-args` takes: those that are yes or no.
 TORCH_ARGS = ("with_stack", "record_shapes", "profile_memory", "with_flops", "with_modules", "acc_events")
 #: Names of options that nsys has had, newest first.
@@ -64,7 +68,7 @@ def nsys_options(wants: tuple[str, ...], nsys: Nsys | None = None) -> list[str]:
     """What to add to `nsys profile`; by the names that this nsys has for it, where it is there to be asked."""
     sampled = "process-tree" if _SAMPLED & set(wants) else "none"
     made = [f"--sample={sampled}", f"--cpuctxsw={'process-tree' if 'cpu' in wants else 'none'}"]
-    for option in (o for want in wants for o in _NSYS[want]):
+    for option in (o for want in wants for o in _NSYS.get(want, ())):
         name, _, value = option.partition("=")
         known = [n for n in _NAMES.get(name, (name,)) if nsys is None or nsys.has(n)]
         made.append(f"{(known or [name])[0]}={value}")
@@ -80,7 +84,8 @@ def traces(wants: tuple[str, ...], trace: str) -> str:
 
 def torch_options(wants: tuple[str, ...], more: Mapping[str, bool]) -> dict[str, bool]:
     """Keywords of torch.profiler.profile."""
-    return {**{key: True for want in wants for key in TORCH.get(want, ())}, **more}
+    backend = {CUPTI[want]: True for want in wants if want in CUPTI}
+    return {**{key: True for want in wants for key in TORCH.get(want, ())}, **backend, **more}
 
 
 def refuse(wants: tuple[str, ...], backends: tuple[str, ...], nsys: Nsys | None, by_steps: bool) -> None:
@@ -99,7 +104,9 @@ def recorded(wants: tuple[str, ...], backend: str, nsys: Nsys | None, by_steps: 
 def _reason(want: str, backend: str, nsys: Nsys | None, by_steps: bool) -> tuple[str, str] | None:
     """Why not, and what to do."""
     if backend == "torch":
-        return None if want in TORCH else ("torch.profiler cannot record it", "give --backend nsys")
+        return None if want in TORCH or want in CUPTI else ("torch.profiler cannot record it", "give --backend nsys")
+    if want in CUPTI:
+        return "torch's CUPTI backend records it (torch 2.15), not nsys", f"{_INSTEAD[want]}, or give --backend torch"
     if want in ("pytorch", "shapes"):
         why = "torch writes these ranges, and only where steps start the profiler"
         return None if by_steps else (why, "leave --trigger out, or give --nsys-args=--pytorch=autograd-shapes-nvtx")

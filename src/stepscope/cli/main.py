@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import atexit
 import errno
 import os
 import re
 import signal
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import NoReturn
 
@@ -24,6 +22,7 @@ from stepscope.model.visible import visible
 
 #: An exit status above this is that of a signal.
 SIGNALLED = 128
+_Handler = Callable[[int, FrameType | None], object]
 #: Set to 1 to see the traceback of an unexpected error.
 DEBUG = "STEPSCOPE_DEBUG"
 #: Commands that load no tables, and words that make any command say what it does.
@@ -75,30 +74,29 @@ cli = Commands(
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """The entry point: run, and exit with the status that docs/cli.md promises."""
     streams.prepare()
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is signal.SIG_DFL:  # not under nohup
-            signal.signal(number, _end)
-    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # as for what a script starts in the background
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-    status = run(sys.argv[1:] if arguments is None else arguments)
+    ends: dict[int, _Handler] = {signal.SIGTERM: _end, signal.SIGHUP: _end, signal.SIGINT: signal.default_int_handler}
+    for hang_up in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(hang_up) is not signal.SIG_DFL:  # under nohup
+            del ends[hang_up]
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as for what a script starts in the background
+        del ends[signal.SIGINT]
+    for number, handler in ends.items():
+        signal.signal(number, handler)
+    try:
+        status = run(sys.argv[1:] if arguments is None else arguments)
+        for number in ends:  # it is answered: what the interpreter does at its end catches nothing
+            signal.signal(number, _leave)
+    except (KeyboardInterrupt, Ended) as late:
+        status = SIGNALLED + (late.number if isinstance(late, Ended) else signal.SIGINT)
     if status > SIGNALLED:
-        _leave(status)
+        _leave(status - SIGNALLED)
     sys.exit(status)
 
 
-def _leave(status: int) -> NoReturn:
-    """At once, with nothing left behind: not after whatever other threads are still at."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
-    if (store := sys.modules.get("stepscope.store")) is not None:
-        store.drop()
-    if (pools := sys.modules.get("concurrent.futures.process")) is not None:
-        pools._python_exit()  # workers are told to end: `atexit` closes the pipe to them, and waits for them
-    atexit._run_exitfuncs()  # exported reports, and other temporary folders, go
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):
-            stream.flush()
-    os._exit(status)
+def _leave(number: int, _: FrameType | None = None) -> NoReturn:
+    from stepscope.files import leaving
+
+    leaving.leave(SIGNALLED + number)
 
 
 def _write_cache() -> None:
@@ -196,5 +194,5 @@ def _complete() -> int:
 
 
 def _fail(message: str, status: int) -> int:
-    print("stepscope:", visible(" ".join(message.split())), file=sys.stderr)
+    streams.complain(visible(" ".join(message.split())))
     return status

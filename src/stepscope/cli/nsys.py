@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import shlex
 import subprocess
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import click
 
-from stepscope.cli import progress
+from stepscope.cli import progress, streams
 from stepscope.cli.shared import Memory, NoCache, Nsys, RankNumbers
 from stepscope.errors import BadInput, CannotAnswer
 from stepscope.files import whole
@@ -117,7 +118,7 @@ def run(
     asked: list[Order],
     showing: Showing,
     reading: Reading,
-    as_text: Callable[[Order, Answer], str],
+    as_text: Callable[[Order, Answer], Iterable[str]],
 ) -> None:
     """Make every report. What a profile cannot answer is skipped with a line on stderr; nothing at all is a failure."""
     from stepscope import api, questions
@@ -140,8 +141,7 @@ def run(
                 refused.append(CannotAnswer(f"{order.text}: {error.message}", error.hint))
                 continue
             text = as_text(order, answer)
-            _deliver(order, text, profile.paths[0], showing.force_overwrite == "true")
-            if not text:
+            if not _deliver(order, text, profile.paths[0], showing.force_overwrite == "true"):
                 _say(showing, f"{order.text}: nothing to show")
             for note in answer.notes:
                 _say(showing, f"{order.text}: {note}")
@@ -156,46 +156,65 @@ def run(
 
 def _say(showing: Showing, text: str) -> None:
     if not showing.quiet:
-        print("stepscope:", visible(text), file=sys.stderr)
+        streams.complain(visible(text))
 
 
-def text_of(order: Order, answer: Answer, advice: str = "") -> str:
-    """An answer in the format asked for; Markdown has its title and advice in it."""
+def text_of(order: Order, answer: Answer, advice: str = "") -> Iterator[str]:
+    """An answer in the format asked for, some rows at a time; Markdown has its title and advice in it."""
     if order.format.name == "md":
         from stepscope.render.nsys_markdown import to_markdown
 
-        return to_markdown(answer, order.format, order.text, advice)
-    from stepscope.nsys.reports.formats import render
+        yield to_markdown(answer, order.format, order.text, advice)
+        return
+    from stepscope.nsys.reports.formats import pieces
 
-    return render(answer, order.format)
+    yield from pieces(answer, order.format)
 
 
-def titled(order: Order, text: str, advice: str = "") -> str:
+def titled(order: Order, text: Iterable[str], advice: str = "") -> Iterator[str]:
     """On a terminal the human-readable formats have a heading, as nsys's have."""
-    if order.to != "-" or order.format.name not in _TITLED:
-        return text
-    return f"\n ** {order.report.title} ({order.text.partition(':')[0]}):\n\n{advice}{text}"
+    if order.to == "-" and order.format.name in _TITLED:
+        yield f"\n ** {order.report.title} ({order.text.partition(':')[0]}):\n\n{advice}"
+    yield from text
 
 
-def _deliver(order: Order, text: str, profile: Path, overwrite: bool) -> None:
+def _deliver(order: Order, text: Iterable[str], profile: Path, overwrite: bool) -> bool:
+    """Whether there was any text."""
+    pieces = filter(None, text)
+    first = next(pieces, "")
+    whole_text = chain([first], pieces)
     if order.to == "-":
         progress.hide()
-        click.echo(visible(text), nl=bool(text))
+        for piece in whole_text:
+            click.echo(visible(piece), nl=False)
+        click.echo(nl=bool(first))
     elif order.to.startswith("@"):
         try:
-            done = subprocess.run(shlex.split(order.to[1:]), input=text.encode(), check=False)
+            status = _piped(shlex.split(order.to[1:]), whole_text)
         except (OSError, ValueError) as error:
             raise BadInput(f"-o {order.to}: cannot run it ({error})", "give a command that reads a report") from None
-        if done.returncode:
-            raise BadInput(f"-o {order.to}: it failed, with status {done.returncode}", "mend it, or give a file")
-    elif text:
+        if status:
+            raise BadInput(f"-o {order.to}: it failed, with status {status}", "fix it, or give a file")
+    elif first:
         from stepscope.nsys.reports.formats import SUFFIXES
 
         base = profile.with_suffix("") if order.to == "." else Path(order.to)
         what = order.text.replace(":", "_").replace("=", "_").replace("/", "_")
         file = base.with_name(f"{base.name}_{what}{SUFFIXES[order.format.name]}")
         if file.exists() and not overwrite:
-            raise BadInput(f"{file}: is there already", "add --force-overwrite, or name another -o")
+            raise BadInput(f"{file}: already exists", "add --force-overwrite, or name another -o")
         if not file.parent.is_dir():
             raise BadInput(f"-o {order.to}: no directory {file.parent}", "make it first")
-        whole.write(file, text.encode(), "{}")
+        whole.write(file, (piece.encode() for piece in whole_text), "{}")
+    return bool(first)
+
+
+def _piped(command: list[str], text: Iterable[str]) -> int:
+    """The status of a command that read the text, or as much of it as it wanted."""
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as child:
+        assert child.stdin is not None
+        with suppress(BrokenPipeError):
+            for piece in text:
+                child.stdin.write(piece.encode())
+            child.stdin.close()
+    return child.returncode

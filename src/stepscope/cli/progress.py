@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 PATIENCE_S = 1.0
 #: From here on a count is told as a share: bytes of a file.
 _MANY = 100_000
+#: Cells of the bar, and of all that stands beside the text: the text is shortened, not the time.
+_BAR, _BESIDE = 16, 28
 
 
 @contextmanager
@@ -98,16 +100,19 @@ class _Display:
     def _start(self) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+        from rich.table import Column
 
         with self._lock:
             if threading.current_thread() is not self._timer:  # hidden meanwhile
                 return
+            console = Console(stderr=True)
+            text = Column(no_wrap=True, overflow="ellipsis", max_width=max(console.width - _BESIDE, 10))
             self._bar = Progress(
                 SpinnerColumn(),
-                TextColumn("{task.description}", markup=False),
-                BarColumn(bar_width=16),
+                TextColumn("{task.description}", markup=False, table_column=text),
+                BarColumn(bar_width=_BAR),
                 TimeElapsedColumn(),
-                console=Console(stderr=True),
+                console=console,
                 transient=True,
             )
             self._task = self._bar.add_task("", total=None)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+import textwrap
 
 from stepscope.errors import BadInput
 
@@ -30,6 +32,15 @@ def need_stdout() -> None:
     """An answer that nobody could read is an error, not an answer."""
     if "stdout" in _closed:
         raise BadInput("standard output is closed", "give -o FILE")
+
+
+def complain(text: str) -> None:
+    """One line on stderr; a terminal gets it in lines that end with a word."""
+    line = f"stepscope: {text}"
+    if sys.stderr.isatty():
+        width = max(20, shutil.get_terminal_size().columns)
+        line = textwrap.fill(line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    print(line, file=sys.stderr)
 
 
 def silence_stdout() -> None:

@@ -69,11 +69,11 @@ def _run(run: Run) -> dict[str, Any]:
 
 def _packed(table: Table, every: int) -> dict[str, dict[str, list[float]]]:
     """By key and part, the nanoseconds of each step; what is zero throughout is left out."""
-    found: dict[str, dict[str, list[float]]] = {}
+    tables: dict[str, dict[str, list[float]]] = {}
     for i, key in enumerate(table.keys):
         columns = table.ns[::every, i]
-        found[key] = {p: _numbers(columns[:, k]) for k, p in enumerate(PARTS) if columns[:, k].any()}
-    return found
+        tables[key] = {p: _numbers(columns[:, k]) for k, p in enumerate(PARTS) if columns[:, k].any()}
+    return tables
 
 
 def _numbers(values: Any) -> list[float]:
@@ -105,8 +105,8 @@ def load(path: Path) -> tuple[Side, StepSpec]:
     """The side that was saved, and how its steps were chosen."""
     if not path.is_file():
         there = sorted(p.stem for p in path.parent.glob("*.json")) if path.parent.is_dir() else []
-        known = meant_of(path.stem, there[:8]) if there else f"save one: stepscope gate PROFILE --save {path.stem}"
-        raise BadInput(f"{path}: no such baseline", known)
+        hint = meant_of(path.stem, there[:8]) if there else f"save one: stepscope gate PROFILE --save {path.stem}"
+        raise BadInput(f"{path}: no such baseline", hint)
     try:
         body = msgspec.json.decode(path.read_bytes())
     except (OSError, ValueError, RecursionError):  # the last where values are nested too deeply

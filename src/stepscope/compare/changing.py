@@ -10,7 +10,8 @@ from stepscope.compare.side import Side
 from stepscope.compare.verdict import Step
 from stepscope.errors import CannotAnswer
 from stepscope.model.units import about
-from stepscope.statistics import PAIRS, RUNS, STEPS, Design, mean_change, median_change, period_of, uneven
+from stepscope.statistics.changes import PAIRS, RUNS, STEPS, Design, mean_change, median_change
+from stepscope.statistics.recurring import period_of, uneven
 
 #: Lengths of a period that a sentence still names.
 _ALTERNATE, _MOST_NAMED = 2, 4

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
+from typing import Any, cast
 
 from stepscope.compare import facts as about
 from stepscope.compare.changing import matched, step_change
-from stepscope.compare.columns import VARIANTS
+from stepscope.compare.columns import VARIANTS, shown
 from stepscope.compare.facts import Difference
 from stepscope.compare.rows import LONG, cut, rows_of
 from stepscope.compare.run import IDLE, By
@@ -18,9 +18,9 @@ from stepscope.derive.rank.data import NO_STAGE
 from stepscope.errors import BadInput, CannotAnswer
 from stepscope.model.capturing import capture_by
 from stepscope.model.note import Note, noted
-from stepscope.model.result import Result, rows
+from stepscope.model.result import Result, WindowRow
 from stepscope.model.threshold import Threshold
-from stepscope.statistics import RUNS, Design
+from stepscope.statistics.changes import RUNS, Design
 
 MARGIN_PCT = Threshold(
     3.0,
@@ -54,25 +54,25 @@ def compare(
     base, new, design = matched(base, new)
     step = step_change(base, new, design)
     differ = about.differences(base.facts, new.facts, (base.manifest, new.manifest))
-    said = verdict(step, margin)
+    judged = verdict(step, margin)
     parts = rows_of("part", base, new, step, design)
     table = parts if by == "part" else rows_of(by, base, new, step, design)
     if by in LONG:
-        table = cut(by, table, top)
+        table = cut(table, top)
     why = ""
     large = step.judged[2] is None and abs(step.pct(step.delta_ns) or 0.0) >= margin  # of one sample a side
-    if (said in ("faster", "slower") or large) and len(parts) > 1:
+    if (judged in ("faster", "slower") or large) and len(parts) > 1:
         kept = all("rank" in run.tables for side in (base, new) for run in side.runs)
         of_ranks = rows_of("rank", base, new, step, design) if kept else []
         why = because(step, parts, of_ranks, gather)
     summary: dict[str, Any] = {
-        "verdict": said,
+        "verdict": judged,
         "step": step.summary(),
         **_kernels(base, new, step, design),
         **({"differs": [_shown(d) for d in differ]} if differ else {}),
-        "statement": statement(said, step, parts, differ, about.condition(new.facts), margin, why),
+        "statement": statement(judged, step, parts, differ, about.condition(new.facts), margin, why),
     }
-    result = Result(rows(VARIANTS[by], table), _windows(base, new), summary)
+    result = Result(shown(by, table), _windows(base, new), summary)
     result.notes = _notes(base, new, step, differ, design)
     result.command = "compare"
     result.sources = [*base.sources, *new.sources]
@@ -84,7 +84,7 @@ def _kernels(base: Side, new: Side, step: Step, design: Design) -> dict[str, Any
     """How many kernels are new, gone and changed, where both sides were measured kernel by kernel."""
     if any("kernel" not in run.tables for side in (base, new) for run in side.runs):
         return {}
-    words = [r["verdict"] for r in rows_of("kernel", base, new, step, design) if r["name"] != IDLE]
+    words = [r["verdict"] for r in rows_of("kernel", base, new, step, design) if r["key"] != IDLE]
     return {"kernels": {w: words.count(w) for w in ("new", "gone", "longer", "shorter")}}
 
 
@@ -109,16 +109,15 @@ def _both_have_stages(base: Side, new: Side) -> None:
         )
 
 
-def _windows(base: Side, new: Side) -> list[dict[str, Any]]:
-    rows = []
+def _windows(base: Side, new: Side) -> list[WindowRow]:
+    rows: list[WindowRow] = []
     for name, side in (("base", base), ("new", new)):
         for k, run in enumerate(side.runs):
             which = f"{name}, run {k + 1} of {len(side.runs)}" if len(side.runs) > 1 else name
             for w in run.window:
                 count = f" ({w['steps']} {run.kind}{'s' * (w['steps'] != 1)})" if run.kind != "whole" else ""
-                rows.append(
-                    {"side": name, "run": k, **w, "label": f"{which}: {w['label']}{count}", "index": 0, "count": 1}
-                )
+                label = f"{which}: {w['label']}{count}"  # of one clock alone
+                rows.append(cast(WindowRow, {"side": name, "run": k, **w, "label": label, "index": 0, "count": 1}))
     return rows
 
 

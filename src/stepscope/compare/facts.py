@@ -44,7 +44,7 @@ class Difference:
 
 def facts_of(profile: Profile, window: str, kind: str, graphs: str | None, recorded: int = 0) -> Facts:
     """What the profile says about the job, the machine and the capture; what it does not say is not there."""
-    found: dict[str, str | None] = {
+    facts: dict[str, str | None] = {
         "gpu": _listed(profile.ranks["gpu"].drop_nulls().to_list()),
         "world": str(max(_world(profile), recorded)),
         "format": _listed([s.format.partition("-")[0] for s in profile.sources]),
@@ -57,11 +57,11 @@ def facts_of(profile: Profile, window: str, kind: str, graphs: str | None, recor
     }
     labels = [s for s in (parse_setup(t) for t in profile.ranks["setup"].drop_nulls().to_list()) if s]
     if labels:
-        found["mesh"] = " ".join(f"{axis}={size}" for axis, (_, size) in labels[0].axes.items())
-        found |= {f"setup {k}": _listed([s.extra.get(k, "") for s in labels]) for k in labels[0].extra}
+        facts["mesh"] = " ".join(f"{axis}={size}" for axis, (_, size) in labels[0].axes.items())
+        facts |= {f"setup {k}": _listed([s.extra.get(k, "") for s in labels]) for k in labels[0].extra}
     for key in sorted({k for s in profile.sources for k in s.facts}):
-        found[key] = _listed([s.facts[key] for s in profile.sources if key in s.facts])
-    return {k: v for k, v in found.items() if v}
+        facts[key] = _listed([s.facts[key] for s in profile.sources if key in s.facts])
+    return {k: v for k, v in facts.items() if v}
 
 
 def _compiled(profile: Profile) -> str | None:
@@ -74,8 +74,8 @@ def _compiled(profile: Profile) -> str | None:
 
 def _world(profile: Profile) -> int:
     """Ranks of the job, where it says; else those that were recorded."""
-    said = profile.ranks["world_size"].drop_nulls().to_list()
-    return max([profile.ranks.height, *map(int, said)])
+    sizes = profile.ranks["world_size"].drop_nulls().to_list()
+    return max([profile.ranks.height, *map(int, sizes)])
 
 
 def _listed(values: Sequence[str]) -> str:
@@ -88,9 +88,9 @@ def differences(
     """What differs, the job first. What only one side knows is not a difference: see `unknown`."""
     other_format = base.get("format") != new.get("format")
     keys = sorted((k for k in base if k in new and base[k] != new[k]), key=lambda k: k not in JOB)
-    told = [k for k in keys if not (other_format and k in _OF_FORMAT)]
+    kept = [k for k in keys if not (other_format and k in _OF_FORMAT)]
     # Another mesh is another world: one change, not two.
-    differences = [Difference(k, base[k], new[k], variable=not (k == "world" and "mesh" in told)) for k in told]
+    differences = [Difference(k, base[k], new[k], variable=not (k == "world" and "mesh" in kept)) for k in kept]
     if ("graphs" in base) != ("graphs" in new):
         differences.append(Difference("graphs", base.get("graphs", "none whole"), new.get("graphs", "none whole")))
     if manifests[0] is not None and manifests[1] is not None:

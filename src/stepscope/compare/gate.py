@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 import numpy as np
 
@@ -26,22 +26,30 @@ from stepscope.compare.side import Side
 from stepscope.compare.verdict import Step
 from stepscope.errors import BadInput, CannotAnswer, GateFailed, meant_of
 from stepscope.model.note import noted
-from stepscope.model.result import Col, Result, rows
+from stepscope.model.result import Result, blank, rows
 from stepscope.model.tomlfile import read_toml
-from stepscope.statistics import RUNS, Change, Design, mean_change, median_change
+from stepscope.statistics.changes import RUNS, Change, Design, mean_change, median_change
 
-COLUMNS = (
-    Col("check", "what is limited: step, mean, p99, a part, stage:NAME, family:NAME, rank:N, kernel:NAME; comparable"),
-    Col("status", "passed, failed or inconclusive"),
-    Col("limit_pct", "growth that is allowed, as a share of the base's step"),
-    Col("step_pct", "growth found, as a share of the base's step"),
-    Col("low_step_pct", "lower end of its interval; the intervals of all checks hold together with 95 %"),
-    Col("high_step_pct", "upper end"),
-    Col("base_ns", "in the median step of the base; in the mean one where steps of very different lengths recur"),
-    Col("new_ns", "in that of the new side"),
-    Col("diff_ns", "new - base"),
-    Col("why", "what decided"),
-)
+
+class Row(TypedDict):
+    check: Annotated[
+        str, "what is limited: step, mean, p99, a part, stage:NAME, family:NAME, rank:N, kernel:NAME; comparable"
+    ]
+    status: Annotated[str, "passed, failed or inconclusive"]
+    limit_pct: Annotated[float | None, "growth that is allowed, as a share of the base's step"]
+    step_pct: Annotated[float | None, "growth found, as a share of the base's step"]
+    low_step_pct: Annotated[
+        float | None, "lower end of its interval; the intervals of all checks hold together with 95 %"
+    ]
+    high_step_pct: Annotated[float | None, "upper end"]
+    base_ns: Annotated[
+        int | None, "in the median step of the base; in the mean one where steps of very different lengths recur"
+    ]
+    new_ns: Annotated[int | None, "in that of the new side"]
+    diff_ns: Annotated[int | None, "new - base"]
+    why: Annotated[str, "what decided"]
+
+
 DEFAULT: dict[str, float] = {"step": 2.0}
 PASSED, FAILED, OPEN = "passed", "failed", "inconclusive"
 _KEYED = ("stage", "family", "rank", "kernel")
@@ -68,13 +76,13 @@ class Limit:
 
 def parse_limits(file: Path | None, given: Iterable[str]) -> list[Limit]:
     """From a TOML file, then from `NAME=PERCENT` texts, which count more; the default where there are none."""
-    found: dict[str, float] = dict(_from_file(file)) if file is not None else {}
+    limits: dict[str, float] = dict(_from_file(file)) if file is not None else {}
     for text in given:
         name, eq, value = text.rpartition("=")
         if not eq:
             raise BadInput(f"--limit {text!r}: no limit", "write NAME=PERCENT, as in step=2 or stage:stage2_f=1")
-        found[name.strip()] = percentage(f"--limit {text!r}", value)
-    return [Limit(_checked(name), pct) for name, pct in (found or DEFAULT).items()]
+        limits[name.strip()] = percentage(f"--limit {text!r}", value)
+    return [Limit(_checked(name), pct) for name, pct in (limits or DEFAULT).items()]
 
 
 def limited() -> list[str]:
@@ -87,15 +95,15 @@ def _from_file(file: Path) -> dict[str, float]:
     table = content.get("limits")
     if not isinstance(table, dict) or not table or set(content) != {"limits"}:
         raise BadInput(f"--limits {file}: no table [limits], or more than that", "write [limits], then step = 2.0")
-    found: dict[str, float] = {}
+    limits: dict[str, float] = {}
     for name, value in table.items():
         inner = value.items() if isinstance(value, dict) else [(None, value)]
         for key, number in inner:
             full = name if key is None else f"{name}:{key}"
             if isinstance(number, bool) or not isinstance(number, int | float):
                 raise BadInput(f"--limits {file}: {full} = {number!r} is not a number", "give a percentage, as in 2.0")
-            found[full] = percentage(f"--limits {file}: {full}", number)
-    return found
+            limits[full] = percentage(f"--limits {file}: {full}", number)
+    return limits
 
 
 def percentage(where: str, value: Any) -> float:
@@ -137,7 +145,7 @@ def gate(base: Side, new: Side, limits: list[Limit], *, allow_inconclusive: bool
     notes = [*undecided, *answer.notes]
     if itself:
         notes.insert(0, noted("same-capture"))
-    result = Result(rows(COLUMNS, checks), answer.window, {"pass": not bad, **count}, notes, "gate")
+    result = Result(rows(Row, checks), answer.window, {"pass": not bad, **count}, notes, "gate")
     result.summary |= {k: answer.summary[k] for k in ("verdict", "step", "differs", "statement") if k in answer.summary}
     result.sources, result.ranks = answer.sources, answer.ranks
     if bad:
@@ -151,31 +159,31 @@ def gate(base: Side, new: Side, limits: list[Limit], *, allow_inconclusive: bool
     return result
 
 
-def _comparable(differ: list[str]) -> dict[str, Any]:
-    row: dict[str, Any] = dict.fromkeys(c.name for c in COLUMNS)
+def _comparable(differ: list[str]) -> Row:
     why = f"another job ({', '.join(differ)})" if differ else "the same job, as far as the captures say"
-    return {**row, "check": "comparable", "status": OPEN if differ else PASSED, "why": why}
+    return {**blank(Row), "check": "comparable", "status": OPEN if differ else PASSED, "why": why}
 
 
-def _pace(limit: Limit, base: Side, new: Side, step: Step, design: Design, rows: int) -> dict[str, Any]:
+def _pace(limit: Limit, base: Side, new: Side, step: Step, design: Design, rows: int) -> Row:
     """The mean step, or the 99th percentile of steps, as a share of itself."""
     if limit.check == "mean":
         sums = [side.samples("part", ["step"], design is RUNS, mean=True)[2] for side in (base, new)]
-        found = mean_change(sums[0][:, None], sums[1][:, None], sums[0], sums[1], design, rows)
+        change = mean_change(sums[0][:, None], sums[1][:, None], sums[0], sums[1], design, rows)
     else:
         before_ns, after_ns = (np.concatenate([run.step_ns for run in side.runs]) for side in (base, new))
-        found = quantile_change(before_ns, after_ns, _P99)
-    before = float(found.base[0])
+        change = quantile_change(before_ns, after_ns, _P99)
+    before = float(change.base[0])
     grown, low, high = (
-        None if v is None or not before else 100.0 * float(v[0]) / before for v in (found.delta, found.low, found.high)
+        None if v is None or not before else 100.0 * float(v[0]) / before
+        for v in (change.delta, change.low, change.high)
     )
     status, why = _status(grown or 0.0, low, high, limit.pct, step, f"of the {limit.check}")
     if low is None and limit.check == "p99":
         why = f"{grown or 0.0:+.1f} %, but of fewer than {fewest(_P99)} steps a side p99 is only the longest"
-    return _row(limit, status, why, found, grown, low, high)
+    return _row(limit, status, why, change, grown, low, high)
 
 
-def _check(limit: Limit, base: Side, new: Side, step: Step, design: Design, rows: int) -> dict[str, Any]:
+def _check(limit: Limit, base: Side, new: Side, step: Step, design: Design, rows: int) -> Row:
     if limit.check in _PACE:
         return _pace(limit, base, new, step, design, rows)
     by, key = limit.table
@@ -190,19 +198,19 @@ def _check(limit: Limit, base: Side, new: Side, step: Step, design: Design, rows
         raise CannotAnswer(
             f"limit {limit.check}: neither side has it", f"`stepscope compare --by {by}` lists what there is"
         )
-    change = mean_change if step.uneven else median_change
-    found = change(columns[0], columns[1], totals[0], totals[1], design, rows)
-    before, after = round(float(found.base[0])), round(float(found.new[0]))
-    low, high = (step.pct(None if v is None else float(v[0])) for v in (found.low, found.high))
+    of_sides = mean_change if step.uneven else median_change
+    change = of_sides(columns[0], columns[1], totals[0], totals[1], design, rows)
+    before, after = round(float(change.base[0])), round(float(change.new[0]))
+    low, high = (step.pct(None if v is None else float(v[0])) for v in (change.low, change.high))
     grown = step.pct(after - before) or 0.0
     status, why = _status(grown, low, high, limit.pct, step)
-    return _row(limit, status, why, found, grown, low, high)
+    return _row(limit, status, why, change, grown, low, high)
 
 
 def _row(
-    limit: Limit, status: str, why: str, found: Change, grown: float | None, low: float | None, high: float | None
-) -> dict[str, Any]:
-    before, after = round(float(found.base[0])), round(float(found.new[0]))
+    limit: Limit, status: str, why: str, change: Change, grown: float | None, low: float | None, high: float | None
+) -> Row:
+    before, after = round(float(change.base[0])), round(float(change.new[0]))
     return {
         "check": limit.check,
         "status": status,

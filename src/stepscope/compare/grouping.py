@@ -31,8 +31,8 @@ class Held:
 
 def held(source: Source) -> Held:
     table, _ = ranks.assign([admitted(source)])
-    known = table.filter(table["rank_from"] != ranks.INFERRED)["rank"].to_list()
-    return Held(source.path, table.height, frozenset(known))
+    stated = table.filter(table["rank_from"] != ranks.INFERRED)["rank"].to_list()
+    return Held(source.path, table.height, frozenset(stated))
 
 
 def runs_of(files: Sequence[Held], how: Runs = "auto") -> tuple[list[list[int]], str]:

@@ -8,7 +8,9 @@ import numpy as np
 
 from stepscope.intervals.arrays import F64
 from stepscope.model.threshold import Threshold
-from stepscope.statistics import LEVEL, Change, period_of
+from stepscope.statistics.changes import Change
+from stepscope.statistics.recurring import period_of
+from stepscope.statistics.student import LEVEL
 
 _TAIL = Threshold(
     0.2,

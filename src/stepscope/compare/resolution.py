@@ -13,7 +13,8 @@ from stepscope.compare.changing import matched, step_change
 from stepscope.compare.side import Side
 from stepscope.model.threshold import Threshold
 from stepscope.model.units import about
-from stepscope.statistics import FEWEST, PAIRS, RATE, detectable
+from stepscope.statistics.changes import PAIRS
+from stepscope.statistics.student import FEWEST, RATE, detectable
 
 FLOOR = Threshold(
     0.5,
@@ -74,11 +75,11 @@ def steps_needed(side: Side, limit_pct: float) -> int | None:
     The variance of a difference is that of both medians, each falling with the number of its steps.
     """
     longest = max(side.runs, key=lambda run: len(run.labels))
-    found = resolution(replace(side, runs=[longest]))
-    if found is None:
+    resolved = resolution(replace(side, runs=[longest]))
+    if resolved is None:
         return None
     m = len(longest.labels)
-    share = 2.0 * (limit_pct / found.detectable_pct) ** 2 if found.detectable_pct else math.inf
+    share = 2.0 * (limit_pct / resolved.detectable_pct) ** 2 if resolved.detectable_pct else math.inf
     if share <= 1.0:
         return None  # even endless steps would not do
     return min(MOST_STEPS, max(FEWEST.count, math.ceil(m / (share - 1.0)))) if math.isfinite(share) else FEWEST.count

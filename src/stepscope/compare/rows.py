@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Literal, get_args
 
 import numpy as np
 
+from stepscope.compare.columns import Line
 from stepscope.compare.run import PARTS, UNSPLIT, By
 from stepscope.compare.side import Side
 from stepscope.compare.verdict import Step
 from stepscope.errors import BadInput
 from stepscope.intervals.arrays import F64, I64
+from stepscope.model.result import blank
 from stepscope.model.threshold import Threshold
-from stepscope.statistics import RUNS, Change, Design, mean_change, median_change, median_weights
+from stepscope.statistics.changes import RUNS, Change, Design, mean_change, median_change, median_weights
 
 #: Tables whose rows are many: the largest changes are shown, the others summed.
 LONG = ("family", "kernel")
 #: What sums over rows.
-_SUMS = ("base_ns", "new_ns", "diff_ns", "base_mean_ns", "new_mean_ns", "mean_diff_ns", "base_n", "new_n")
+_Summed = Literal["base_ns", "new_ns", "diff_ns", "base_mean_ns", "new_mean_ns", "mean_diff_ns", "base_n", "new_n"]
+_SUMS: tuple[_Summed, ...] = get_args(_Summed)
 
 
-def rows_of(by: By, base: Side, new: Side, step: Step, design: Design) -> list[dict[str, Any]]:
+def rows_of(by: By, base: Side, new: Side, step: Step, design: Design) -> list[Line]:
     """One row per key, in order of the sides' own tables; integers that sum to the step."""
     table = "part" if by == "part" else by
     keys = list(dict.fromkeys([*base.keys(table), *new.keys(table)]))
@@ -83,7 +86,7 @@ def _ends(change: Change, i: int, base: int) -> tuple[int | None, int | None]:
     return None if low is None else max(low, -base), high
 
 
-def _add_means(row: dict[str, Any], means: list[int], ends: tuple[int | None, int | None], judged: bool) -> None:
+def _add_means(row: Line, means: list[int], ends: tuple[int | None, int | None], judged: bool) -> None:
     """The means beside the medians; where steps are judged by means, so are rows."""
     row |= {
         "base_mean_ns": means[0],
@@ -106,14 +109,15 @@ def _row(
     step: Step,
     base: Side,
     new: Side,
-) -> dict[str, Any]:
+) -> Line:
     before, after = (int(side[i].sum()) for side in exact)
     low, high = _ends(change, i, before)
     there = [bool(side[:, i].any()) for side in counts]
     came = ("new" if there[1] else "gone") if by in LONG and there[0] != there[1] else None
     n = [float(np.median(side[:, i])) for side in counts]
-    row: dict[str, Any] = {
-        ("name" if by == "kernel" else by): int(key) if by == "rank" else key,
+    line: Line = {
+        **blank(Line),
+        "key": int(key) if by == "rank" else key,
         "base_ns": before,
         "new_ns": after,
         "diff_ns": after - before,
@@ -124,15 +128,13 @@ def _row(
         "verdict": came or _word(before, after, low, high),
     }
     if by in ("stage", "rank"):
-        row |= {
-            f"{p.partition('_')[0]}_diff_ns": int(exact[1][i, k] - exact[0][i, k])
-            for k, p in enumerate(PARTS[:UNSPLIT])
-        }
+        compute, comm, copies, idle = (exact[1][i, :UNSPLIT] - exact[0][i, :UNSPLIT]).tolist()
+        line |= {"compute_diff_ns": compute, "comm_diff_ns": comm, "copy_diff_ns": copies, "idle_diff_ns": idle}
     if by in LONG:
-        row |= {"base_n": n[0], "new_n": n[1]}
+        line |= {"base_n": n[0], "new_n": n[1]}
     if by == "kernel":
-        row["family"] = next((f for s in (base, new) for r in s.runs if (f := r.families.get(key))), None)
-    return row
+        line["family"] = next((f for s in (base, new) for r in s.runs if (f := r.families.get(key))), None)
+    return line
 
 
 _TOLD = Threshold(
@@ -164,17 +166,18 @@ def _exact(values: F64, total: int) -> I64:
     return down
 
 
-def cut(by: str, table: list[dict[str, Any]], top: int) -> list[dict[str, Any]]:
+def cut(table: list[Line], top: int) -> list[Line]:
     """The largest changes first; the others as one row, so that the rows still sum to the step."""
     if top < 0:
         raise BadInput(f"--top {top}", "give how many rows to show; 0 for all")
-    ordered = sorted(table, key=lambda r: (-abs(r["diff_ns"]), r["name" if by == "kernel" else by]))
+    ordered = sorted(table, key=lambda r: (-abs(r["diff_ns"]), r["key"]))
     if not top or len(ordered) <= top:
         return ordered
     kept, rest = ordered[:top], ordered[top:]
-    sums = {c: sum(r[c] for r in rest) for c in _SUMS}
+    others: Line = {**blank(Line), "key": f"({len(rest)} others)"}
+    for column in _SUMS:
+        others[column] = sum(r[column] or 0 for r in rest)
     steps = [r["step_pct"] for r in rest if r["step_pct"] is not None]
-    others: dict[str, Any] = dict.fromkeys(table[0])
-    others |= {("name" if by == "kernel" else by): f"({len(rest)} others)", **sums, "step_pct": sum(steps)}
-    others["change_pct"] = 100.0 * sums["diff_ns"] / sums["base_ns"] if sums["base_ns"] else None
+    others["step_pct"] = sum(steps)
+    others["change_pct"] = 100.0 * others["diff_ns"] / others["base_ns"] if others["base_ns"] else None
     return [*kept, others]

@@ -13,7 +13,8 @@ from stepscope.errors import CannotAnswer
 from stepscope.intervals.arrays import F64
 from stepscope.model.note import Note
 from stepscope.model.source import SourceInfo
-from stepscope.statistics import mean_weights, median_weights
+from stepscope.statistics.changes import median_weights
+from stepscope.statistics.recurring import mean_weights
 
 
 @dataclass

@@ -39,7 +39,7 @@ class StepSpec:
         if self.whole and (self.anchor is not None or self.warmup or self.unit is not None):
             raise BadInput("--whole excludes --anchor, --chunk, --step and --warmup", "give one")
         if self.anchor is not None and self.unit is not None:
-            raise BadInput(f"--anchor and --{self.unit} exclude each other", "give one")
+            raise BadInput(f"--anchor and --{self.unit} cannot be combined", "give one")
         WindowSpec(anchor=self.anchor)  # refuses what is not a pattern
 
 

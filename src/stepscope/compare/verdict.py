@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from stepscope.compare.columns import Line
 from stepscope.compare.facts import NOTHING, Difference
 from stepscope.model.units import about, signed
 
@@ -81,9 +82,9 @@ def verdict(step: Step, margin: float) -> Verdict:
 
 
 def statement(
-    said: Verdict,
+    judged: Verdict,
     step: Step,
-    parts: list[dict[str, Any]],
+    parts: list[Line],
     differ: list[Difference],
     condition: str,
     margin: float,
@@ -101,11 +102,12 @@ def statement(
     sure = "" if low is None or high is None else f"95 % interval {low:+.1f} to {high:+.1f} %, "
     changed = [d for d in differ if d.variable]
     besides = f"; {_changed(changed)}" if changed else ""
-    if said in ("faster", "slower"):
+    if judged in ("faster", "slower"):
         because = f", {why}" if why else ""
-        what = f"the {_what(step)} is {abs(change or 0):.1f} % {said} ({times}; {sure}{n}){because}"
-    elif said == "no difference":
-        what = f"no difference: the {_what(step)} changes by {change:+.1f} % ({times}; {sure}{n})"
+        what = f"the {_what(step)} is {abs(change or 0):.1f} % {judged} ({times}; {sure}{n}){because}"
+    elif judged == "no difference":
+        usual = f" of the median {_what(step)}" if not step.uneven and _mean(step, margin) else ""
+        what = f"no difference{usual}: the {_what(step)} changes by {change:+.1f} % ({times}; {sure}{n})"
     elif low is None:
         moved = f"; {why}" if why else _moved(step, parts)
         what = f"cannot tell: one {step.unit} a side is not enough (the {_what(step)} went from {times}{moved})"
@@ -114,19 +116,32 @@ def statement(
             f"cannot tell: the {_what(step)} changes by {change:+.1f} % ({times}; {sure}{n}), and the noise is more "
             f"than the margin of {margin:g} %"
         )
-    uneven = f"; {step.uneven}" if step.uneven else ""
+    uneven = f"; {step.uneven}" if step.uneven else _mean(step, margin)
     return f"{what}{uneven}; {condition}{besides}"
+
+
+def _mean(step: Step, margin: float) -> str:
+    """What becomes of the mean, where a few steps of other lengths move it and not the median."""
+    usual, mean = (100 * (new - base) / max(base, 1) for base, new in (
+        (step.base_ns, step.new_ns), (step.base_mean_ns, step.new_mean_ns)
+    ))  # fmt: skip
+    if not step.base_mean_ns or abs(mean - usual) <= margin:
+        return ""
+    low, high = (_share(ns, step.base_mean_ns) for ns in (step.mean_low, step.mean_high))
+    sure = "" if low is None or high is None else f"; 95 % interval {low:+.1f} to {high:+.1f} %"
+    went = f"{about(step.base_mean_ns, 4)} to {about(step.new_mean_ns, 4)}"
+    return f"; the mean step changes by {mean:+.1f} % ({went}{sure}): a few steps are far from the median"
 
 
 def _what(step: Step) -> str:
     return step.unit if step.unit in ("capture", "chunk") else "step"
 
 
-def _moved(step: Step, parts: list[dict[str, Any]]) -> str:
+def _moved(step: Step, parts: list[Line]) -> str:
     """The two parts that moved most, where they moved by more than a thousandth of the step."""
     most = sorted(parts, key=lambda r: -abs(r["diff_ns"]))[:2]
-    told = [f"{r['part']} {signed(r['diff_ns'])}" for r in most if 1000 * abs(r["diff_ns"]) > step.base_ns]
-    return "; " + ", ".join(told) if told else ""
+    moved = [f"{r['key']} {signed(r['diff_ns'])}" for r in most if 1000 * abs(r["diff_ns"]) > step.base_ns]
+    return "; " + ", ".join(moved) if moved else ""
 
 
 def _changed(differ: list[Difference]) -> str:

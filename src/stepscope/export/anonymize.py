@@ -50,15 +50,15 @@ class Pseudonyms:
     def of(self, text: str) -> str:
         return text if _PUBLIC.fullmatch(text) else _WORD.sub(self._word, text)
 
-    def _word(self, found: re.Match[str]) -> str:
-        word = found[0]
+    def _word(self, match: re.Match[str]) -> str:
+        word = match[0]
         return word if len(word) <= _SHORT or word.lower() in self._known else pseudonym(word.lower())
 
     def names(self, names: pl.Series) -> tuple[pl.Series, int]:
         """The names as pseudonyms; one whose kind would change with it stays, and is counted."""
         plain = demangled(names)
         changed = pl.Series("name", [self.of(text) for text in plain.to_list()], dtype=pl.String)
-        stays = pl.Series([False] * len(names))
+        stays = pl.Series([False] * len(names), dtype=pl.Boolean)
         for judge in (self.rules.family, self.rules.library, self.rules.is_helper, self.rules.tensor_core):
             stays |= judge(plain).ne_missing(judge(changed))
         kept = pl.DataFrame({"plain": plain, "changed": changed, "stays": stays})
@@ -108,6 +108,6 @@ def anonymized(content: Content, rules: Taxonomy) -> Content:
 
 def _notes(header: Header) -> list[dict[str, object]]:
     """What was lost stays known, by its code: texts may name files."""
-    said = "(what it said is left out of an anonymized export)"
+    left_out = "(what it said is left out of an anonymized export)"
     lost = [note for note in header.notes if note["severity"] == "loss"]
-    return [{**note, "text": f"{note['code']} {said}"} for note in lost]
+    return [{**note, "text": f"{note['code']} {left_out}"} for note in lost]

@@ -14,13 +14,13 @@ from pathlib import Path
 import polars as pl
 
 from stepscope import progress
-from stepscope.export.content import FLOWS
+from stepscope.export.content import DEPENDENCIES, LAUNCH, MEETINGS
 from stepscope.export.events import OWN, Layer
 from stepscope.export.timeline import Timeline
 from stepscope.model.exported import MARK
 
 #: Lines that are made together.
-_AT_ONCE = 1 << 17
+_AT_ONCE = 1 << 14
 #: Speed of gzip: higher levels gain little.
 _LEVEL = 1
 
@@ -115,10 +115,21 @@ def _micros(ns: pl.Expr) -> tuple[pl.Expr, pl.Expr, pl.Expr]:
 
 
 def _arrows(timeline: Timeline, first: int) -> Iterator[pl.Series]:
-    """Arrows of a flow from its first event over the others to its last, some lines at a time."""
+    """Arrows of a flow from its first event over the others to its last, some lines at a time.
+
+    Ids grow from launches, which stay on their rank, to what crosses ranks: they are put in order part by part.
+    """
+    for rank in sorted({layer.rank for layer in timeline.layers if layer.rank is not None}):
+        yield from _flows([layer for layer in timeline.layers if layer.rank == rank], (LAUNCH,), timeline, first)
+    yield from _flows(timeline.layers, MEETINGS, timeline, first)
+    yield from _flows(timeline.layers, DEPENDENCIES, timeline, first)
+
+
+def _flows(layers: list[Layer], columns: tuple[str, ...], timeline: Timeline, first: int) -> Iterator[pl.Series]:
+    """The arrows of these columns of ids between events of these layers."""
     ends = []
-    for layer in timeline.layers:
-        for flow in (c for c in FLOWS if c in layer.events.columns):
+    for layer in layers:
+        for flow in (c for c in columns if c in layer.events.columns):
             at = layer.events.select(pl.col(flow).alias("id"), "start", "track").drop_nulls("id")
             ends.append(at.with_columns(pl.lit(_process(timeline, layer)).alias("pid")))
     if not ends:

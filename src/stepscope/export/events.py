@@ -37,7 +37,7 @@ class Layer:
         """Whether events have a length, or are moments."""
         return self.table not in TITLES or ends(self.table)
 
-    def chunks(self, rows: int = 1 << 17) -> Iterator[pl.DataFrame]:
+    def chunks(self, rows: int = 1 << 14) -> Iterator[pl.DataFrame]:
         """The events, some at a time: what is made of them takes many times their memory."""
         for first in range(0, self.events.height, rows):
             yield self.events.slice(first, rows)

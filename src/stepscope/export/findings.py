@@ -10,6 +10,7 @@ import polars as pl
 from stepscope.derive.comm.common_clock import CommonClock
 from stepscope.export.events import Layer, Texts
 from stepscope.export.tracks import Tracks
+from stepscope.model.result import WindowRow
 
 NAME = "findings"
 _TEXTS = ("id", "ranks", "cause", "evidence", "try_next", "command", "stage")
@@ -23,7 +24,7 @@ _NUMBERS = {
 
 
 def findings_layer(
-    rows: pl.DataFrame, windows: Sequence[dict[str, Any]], clock: CommonClock, tracks: Tracks, texts: Texts
+    rows: pl.DataFrame, windows: Sequence[WindowRow], clock: CommonClock, tracks: Tracks, texts: Texts
 ) -> Layer | None:
     """An event for every place of a finding; over the window of the first rank where a finding names none."""
     events = [{**row, **place} for row in rows.iter_rows(named=True) for place in _places(row, windows, clock)]
@@ -53,9 +54,9 @@ def _numbered(events: Sequence[dict[str, Any]], name: str, texts: Texts) -> pl.S
     return pl.Series(name, numbers, dtype=pl.UInt32)
 
 
-def _places(row: dict[str, Any], windows: Sequence[dict[str, Any]], clock: CommonClock) -> list[dict[str, int]]:
-    known = [w for w in windows if w["gpu_start_ns"] is not None][:1]
+def _places(row: dict[str, Any], windows: Sequence[WindowRow], clock: CommonClock) -> list[dict[str, int]]:
+    on_gpu = [w for w in windows if w["gpu_start_ns"] is not None][:1]
     places = row["where"] or [
-        {"rank": w["rank"], "start_ns": w["gpu_start_ns"], "end_ns": w["gpu_end_ns"]} for w in known
+        {"rank": w["rank"], "start_ns": w["gpu_start_ns"], "end_ns": w["gpu_end_ns"]} for w in on_gpu
     ]
     return [{"rank": p["rank"], **{t: clock.moment(p["rank"], p[f"{t}_ns"]) for t in ("start", "end")}} for p in places]

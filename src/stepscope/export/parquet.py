@@ -42,6 +42,6 @@ def _on_one_clock(frame: pl.DataFrame, content: Content) -> pl.DataFrame:
         own = frame[column].fill_null(0).to_numpy()
         ranks = content.ranks["rank"].to_list()
         at = np.concatenate([content.clock.at(rank, own[(frame["rank"] == rank).to_numpy()]) for rank in ranks])
-        known = frame[column].is_not_null()
-        frame = frame.with_columns(pl.when(known).then(pl.Series(at)).alias(column))
+        there = frame[column].is_not_null()
+        frame = frame.with_columns(pl.when(there).then(pl.Series(at)).alias(column))
     return frame

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import polars as pl
 
@@ -13,6 +12,7 @@ from stepscope.export.events import Layer, Texts, layer_of
 from stepscope.export.findings import findings_layer
 from stepscope.export.tracks import Track, Tracks
 from stepscope.model.exported import Header
+from stepscope.model.result import WindowRow
 
 
 @dataclass
@@ -35,9 +35,7 @@ class Timeline:
         return sum(layer.events.height for layer in self.layers)
 
 
-def timeline(
-    content: Content, findings: pl.DataFrame | None = None, windows: Sequence[dict[str, Any]] = ()
-) -> Timeline:
+def timeline(content: Content, findings: pl.DataFrame | None = None, windows: Sequence[WindowRow] = ()) -> Timeline:
     """The content as events; `findings` are rows of `diagnose`, of these windows."""
     tracks, texts = Tracks(), Texts(content.names)
     layers = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -15,6 +16,7 @@ from stepscope.export import anonymize as pseudonyms
 from stepscope.export import chrome, cut, kineto, parquet, perfetto
 from stepscope.export.content import Content, content_of
 from stepscope.export.timeline import timeline
+from stepscope.files import budget
 from stepscope.files.whole import building
 from stepscope.model.exported import FOLDER_HEADER, TITLES
 from stepscope.model.note import Note
@@ -67,11 +69,11 @@ def form_of(path: Path, to: str | None) -> Form:
     name = path.name.lower()
     found = found or next((form for ending, form in ENDINGS.items() if name.endswith(ending)), None)
     if found is None:
-        raise BadInput(f"-o {path}: the ending names no form", f"end it in {', '.join(ENDINGS)}, or give --to")
+        raise BadInput(f"-o {path}: the suffix names no format", f"end it in {', '.join(ENDINGS)}, or give --to")
     if not path.parent.is_dir():
         raise BadInput(f"-o {path}: no directory {path.parent}", "make it first")
     if found == "parquet" and path.exists() and not (path / FOLDER_HEADER).is_file():
-        raise BadInput(f"-o {path}: is there already, and is not an export", "name a new folder")
+        raise BadInput(f"-o {path}: already exists, and is not an export", "name a new folder")
     if found != "parquet" and path.is_dir():
         raise BadInput(f"-o {path}: is a directory", "name a file in it")
     return found
@@ -89,16 +91,19 @@ def export(profile: Profile, path: Path, form: Form, order: Order = Order()) -> 
     if order.anonymize:
         content = pseudonyms.anonymized(content, profile.taxonomy)
     if form == "parquet":
-        rows = _whole(path, lambda beside: parquet.write(content, others, beside))
+        rows = _whole(path, partial(parquet.write, content, others))
         return Exported(path, form, rows, _size(path), _notes(content))
     found = order.diagnose(profile) if order.diagnose is not None and not order.anonymize else None
     drawn = timeline(content, found.rows, found.window) if found is not None else timeline(content)
+    notes = _notes(content)
+    del content  # what is drawn is all that is written
+    budget.settle()
     if form == "chrome":
         packed = path.suffix == ".gz"
         _whole(path, lambda beside: chrome.write(drawn, beside, compressed=packed))
     else:
         _whole(path, lambda beside: perfetto.write(drawn, beside))
-    return Exported(path, form, drawn.count, _size(path), _notes(content))
+    return Exported(path, form, drawn.count, _size(path), notes)
 
 
 def _notes(content: Content) -> list[Note]:

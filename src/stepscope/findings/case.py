@@ -90,10 +90,25 @@ class Case:
         numbered = [(kind, spec, spec.index) for kind, spec in chosen]
         return [(k, i, Case(self.profile, spec, self.align)) for k, spec, i in numbered if isinstance(i, int)]
 
+    def of(self, label: str) -> Case:
+        """Another step of the same run."""
+        return Case(self.profile, self._of_step(label), self.align)
+
     def let_go(self) -> None:
-        """The replays are over: give back what they keep of each rank."""
+        """The diagnosis is over: give back what replays keep of each rank, and what detectors shared.
+
+        A refusal that is kept names the calls that led to it, and they the case: without this all of it stays until the
+        next search for such circles.
+        """
         for data in self._having():
             forget(data)
+        for _, _, other in self.__dict__.get("others", ()):
+            other.let_go()
+        self._memo.clear()
+        self._answers.clear()
+        self._before.clear()
+        for name in ("path", "replay"):
+            self.__dict__.pop(name, None)
 
     # -- the step ----------------------------------------------------------------------------------------------------
 
@@ -149,11 +164,12 @@ class Case:
     def mean_ns(self) -> int:
         """Length of the mean step of the run, what lies between steps included; of the step where steps are alike.
 
-        Of a capture without steps, what follows its start-up.
+        Of a capture without steps, what follows its start-up, if anything does.
         """
         if self.kind == "capture" and not self.on_host:
             begun = self.each_rank(lambda _, data, window: start_up(data, window).length())
-            return max(self.step_ns - sum(begun.values()) // max(len(begun), 1), 1)
+            rest = self.step_ns - sum(begun.values()) // max(len(begun), 1)
+            return rest if rest > 0 else self.step_ns
         mean = mean_step(self.profile) if self.of_run else None
         return self.step_ns if mean is None else max(round(mean), 1)
 

@@ -1,7 +1,7 @@
 """What should I change first?
 
 Detectors look at one step (`--anchor`, `--index` choose it), each for one thing that can be wrong. A finding says what
-the step could give back: where dependencies are recorded, by replaying the step without the fault; never more than the
+the step could save: where dependencies are recorded, by replaying the step without the fault; never more than the
 exposure it rests on. Findings are ordered by what to expect of them. That the profiler slows the step is a property of
 the capture, and is said above them. A detector that lacks what it needs is listed as skipped: that
 is not the same as finding nothing. `--fail-on ID` exits 1 if that is found at 2 % of the step or more, `--fail-on 5%`
@@ -11,7 +11,7 @@ if anything is found at that share or more.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated, Any, TypedDict
 
 from stepscope import progress
 from stepscope.derive.comm.across import Align
@@ -26,6 +26,7 @@ from stepscope.findings.evidence.other_steps import other_steps_notes
 from stepscope.findings.evidence.run_notes import run_notes
 from stepscope.findings.evidence.unprofiled import profiler_cost
 from stepscope.findings.finding import Finding, Skipped, ranked
+from stepscope.findings.growth import without_growth
 from stepscope.findings.kinds import over_kinds
 from stepscope.findings.registry import OF_THE_RUN, detectors
 from stepscope.findings.text import clean, of_window, statement, whole_of
@@ -33,28 +34,36 @@ from stepscope.findings.thresholds import SHOWN
 from stepscope.model.note import Note, noted
 from stepscope.model.profile import Profile
 from stepscope.model.ranks import ranks_text
-from stepscope.model.result import Col, Result, rows
+from stepscope.model.result import Result, rows
 
-COLUMNS = (
-    Col("id", "what kind of finding"),
-    Col("title", "what is wrong, in a line"),
-    Col("ranks", "ranks that it is on"),
-    Col("recoverable_ns", "time per step that it could give back; an upper bound where `expected_ns` is less"),
-    Col(
-        "share_pct",
-        "the same as a share of the step; of the mean step where steps differ; of a capture, of what follows start-up",
-    ),
-    Col("confidence", "width of the interval: high within 10 % of the time given back, medium within 30 %, else low"),
-    Col("evidence", "the figures it rests on"),
-    Col("try_next", "what to do about it"),
-    Col("command", "the command that shows the evidence"),
-    Col("stage", "stage of the layer, or pipeline stage, where it is in one"),
-    Col("where", "moments to look at: rank, start_ns, end_ns (the rank's own time), stream"),
-    Col("recoverable_low_ns", "the least that it could give back, in nine of ten jobs like those of docs/promises.md"),
-    Col("recoverable_high_ns", "the most, likewise; both ends are an interval of 90 %"),
-    Col("cause", "how sure the cause is: certain (recorded), likely (inferred by a rule), possible"),
-    Col("expected_ns", "what to expect of it, by which findings are ordered: of an upper bound half"),
-)
+
+class Row(TypedDict):
+    id: Annotated[str, "what kind of finding"]
+    title: Annotated[str, "what is wrong, in a line"]
+    ranks: Annotated[str, "ranks that it is on"]
+    recoverable_ns: Annotated[
+        int, "time per step that fixing it could save; an upper bound where `expected_ns` is less"
+    ]
+    share_pct: Annotated[
+        float,
+        "the same as a share of the step; of the mean step where steps differ; in a capture, of what follows start-up",
+    ]
+    confidence: Annotated[
+        str, "width of the interval: high within 10 % of the time saved, medium within 30 %, else low"
+    ]
+    evidence: Annotated[str, "the figures it rests on"]
+    try_next: Annotated[str, "what to do about it"]
+    command: Annotated[str, "the command that shows the evidence"]
+    stage: Annotated[int | None, "stage of the layer, or pipeline stage, where it is in one"]
+    where: Annotated[
+        list[dict[str, object]], "moments to look at: rank, start_ns, end_ns (the rank's own time), stream"
+    ]
+    recoverable_low_ns: Annotated[
+        int, "the least that it could save, in nine of ten jobs like those of docs/promises.md"
+    ]
+    recoverable_high_ns: Annotated[int, "the most, likewise; both ends are an interval of 90 %"]
+    cause: Annotated[str, "how certain the cause is: certain (recorded), likely (inferred by a rule), possible"]
+    expected_ns: Annotated[int, "the expected saving, by which findings are ordered: half of an upper bound"]
 
 
 def diagnose(
@@ -62,7 +71,7 @@ def diagnose(
     window: WindowSpec,
     *,
     fail_on: Annotated[tuple[str, ...], "exit 1 on a finding: its id, or a share as in 5%; may be repeated"] = (),
-    only: Annotated[tuple[str, ...], "look for this alone, by id; may be repeated"] = (),
+    only: Annotated[tuple[str, ...], "check only this, by id; may be repeated"] = (),
     least: Annotated[float, "leave out findings below this share of the step, per cent"] = SHOWN.value,
     align: Align = "auto",
 ) -> Result:
@@ -83,11 +92,11 @@ def diagnose(
         "mean_step_ns": case.mean_ns,
         "shares_of": whole_of(case),
         "unprofiled_step_ns": case.profile.unprofiled_step_ns,
-        "clean": not shown,
+        "clean": not shown and (case.on_host or any(case.computes.values())),
         "skipped": [{"id": s.id, "why": s.why} for s in skipped],
         "statement": sentence,
     }
-    result = Result(rows(COLUMNS, [_row(case, f) for f in shown]), _windows(case), summary, notes)
+    result = Result(rows(Row, [_row(case, f) for f in shown]), [w.row() for w in case.windows.values()], summary, notes)
     case.let_go()
     if failed := [text for f in (*above, *shown) for text, hit in conditions if hit(f, case.share(f.recoverable_ns))]:
         raise GateFailed(f"--fail-on {failed[0]}: {sentence}", None, result)
@@ -97,6 +106,7 @@ def diagnose(
 def look(case: Case, only: tuple[str, ...] = ()) -> tuple[list[Finding], list[Skipped]]:
     """All findings, ranked, and the detectors that could not look; of several kinds of steps, over all of them."""
     findings, skipped = _look_at(case, only)
+    findings = without_growth(case, findings, lambda first: _look_at(first, ())[0])
     others = [(kind, index, _look_at(of_kind, only)[0]) for kind, index, of_kind in case.others]
     return ranked(over_kinds(findings, others) if others else findings), skipped
 
@@ -105,7 +115,7 @@ def _look_at(case: Case, only: tuple[str, ...]) -> tuple[list[Finding], list[Ski
     """The same of one step."""
     ids = {d.id for d in detectors()}
     if unknown := [i for i in only if i not in ids]:
-        raise BadInput(f"no finding is called {unknown[0]!r}", meant_of(unknown[0], sorted(ids)))
+        raise BadInput(f"no finding has the id {unknown[0]!r}", meant_of(unknown[0], sorted(ids)))
     findings: list[Finding] = []
     skipped: list[Skipped] = []
     if not (case.on_host or any(case.works.values())):  # what only starts, or copies, has no step to advise on
@@ -167,10 +177,6 @@ def _row(case: Case, f: Finding) -> dict[str, Any]:
 def _of_the_capture(f: Finding) -> Note:
     text = f"{f.title}. {f.evidence[0].upper()}{f.evidence[1:]}. {f.try_next[0].upper()}{f.try_next[1:]}"
     return noted("profiler-distortion", text=text, ranks=f.ranks)
-
-
-def _windows(case: Case) -> list[dict[str, Any]]:
-    return [w.row() for w in case.windows.values()]
 
 
 def _notes(case: Case) -> list[Note]:

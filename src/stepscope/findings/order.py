@@ -1,4 +1,4 @@
-"""Who gets the time first: which remedies are in place when what a finding could give back is worked out.
+"""Who gets the time first: which remedies are in place when what a finding could save is worked out.
 
 A wait, a slow launch and a short kernel can all be blamed for the same idle GPU, and ranks wait for a straggler inside
 their communication. What is named more closely is credited first; the others get what is left without it. A finding

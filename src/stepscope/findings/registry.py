@@ -53,6 +53,7 @@ DETECTORS = (
     "recomputation",
     "repeated-reduction",
     "serialized-communication",
+    "serialized-stages",
     "slow-algorithms",
     "slow-indexing",
     "slow-link",

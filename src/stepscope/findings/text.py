@@ -23,10 +23,10 @@ def statement(case: Case, f: Finding) -> str:
     """What the first finding says, of which step, under which conditions."""
     gain, of = about(f.recoverable_ns), _whole(case)
     figure = f"{'up to ' * f.bound}{gain} of {of} ({case.share(f.recoverable_ns):.0f} %)"
-    text = f"{of_window(case, f.title)}: {figure} could come back, on {_ranks(case, f)}{_conditions(case, f.of_run)}."
+    text = f"{of_window(case, f.title)}: {figure} could be saved, on {_ranks(case, f)}{_conditions(case, f.of_run)}."
     rest = set_up(case)
     return (
-        f"{text} {percent(rest, case.step_ns)} of the capture is set-up, done once."
+        f"{text} {percent(rest, case.step_ns)} of the capture is start-up, which happens once."
         if 2 * rest > case.step_ns
         else text
     )
@@ -36,7 +36,11 @@ def of_window(case: Case, text: str) -> str:
     """A text on the step as one on the window: of a capture without steps nothing is per step."""
     if case.kind != "capture":
         return text
-    return re.sub(r"\b(of|in) the step\b", r"\1 the capture", text.replace(" per step", " in the capture"))
+    return re.sub(
+        r"\b(of|in) the step\b",
+        r"\1 the capture",
+        text.replace(" per rank and step", " per rank").replace(" per step", " in the capture"),
+    )
 
 
 def _whole(case: Case) -> str:
@@ -72,7 +76,8 @@ def clean(case: Case, least: float) -> str:
         return f"Nothing {what} stands out {where}."
     if 2 * (rest := set_up(case)) > case.step_ns:
         of = f"{percent(rest, case.step_ns)} of the {about(case.step_ns)} capture"
-        return f"{of} is set-up, done once: no step loses it. Nothing else from {least:g} % on stands out {where}."
+        rest_of_it = f"Nothing else from {least:g} % on stands out {where}"
+        return f"{of} is start-up, which happens once: no step loses it. {rest_of_it}."
     listed = ", ".join(f"{name} {share:.0f} %" for name, share in parts.items() if share >= 1) or "in small parts"
     return (
         f"No single cause {what} stands out {where}; {lost:.0f} % of it is not compute ({listed}): --least 0 lists all."

@@ -3,7 +3,7 @@ beside it."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 from stepscope.hang.ends import chain
 from stepscope.hang.places import Place, meeting_text, places, ranks_text, site
@@ -11,19 +11,30 @@ from stepscope.hang.verdict import CLASSES, NOT_HUNG, Verdict, verdict
 from stepscope.hang.wording import advice, before, statement
 from stepscope.model.flight import NONE, Flight
 from stepscope.model.note import Note, noted
-from stepscope.model.result import Col, Result, rows
+from stepscope.model.result import Result, rows
 
-COLUMNS = (
-    Col("ranks", "ranks that stand there"),
-    Col("count", "how many"),
-    Col("role", "culprit, or waits"),
-    Col("state", "scheduled (enqueued), started (runs on the GPU), idle (no call under way), no dump"),
-    Col("call", "the call that they are in; of idle ranks, their last"),
-    Col("group", "purpose or name of the process group"),
-    Col("seq", "sequence number of the call in its group"),
-    Col("site", "the line of the job that made the call"),
-    Col("waits_ns", "how long before the dump the first of them made the call"),
-)
+
+class Row(TypedDict):
+    ranks: Annotated[str, "ranks that stand there"]
+    count: Annotated[int, "how many"]
+    role: Annotated[str, "culprit, or waits"]
+    state: Annotated[str, "scheduled (enqueued), started (runs on the GPU), idle (no call under way), no dump"]
+    call: Annotated[str, "the call that they are in; of idle ranks, their last"]
+    group: Annotated[str, "purpose or name of the process group"]
+    seq: Annotated[int, "sequence number of the call in its group"]
+    site: Annotated[str, "the line of the job that made the call"]
+    waits_ns: Annotated[int, "how long before the dump the first of them made the call"]
+
+
+class Link(TypedDict):
+    """A step of the way from a rank that waits to where the waiting ends."""
+
+    rank: int
+    waits_in: str
+    for_rank: int | None
+    text: str
+
+
 #: Places that are listed; what is left out is counted.
 _MOST_STEPS = 12
 
@@ -34,7 +45,7 @@ def hang(flight: Flight) -> Result:
     listed = places(flight, found)
     dumped = max((d.dumped_ns for d in flight.dumps if d.dated == found.pace.dated), default=NONE)
     table = [_row(place, dumped) for place in listed]
-    result = Result(rows(COLUMNS, table), notes=_notes(flight, found), command="hang")
+    result = Result(rows(Row, table), notes=_notes(flight, found), command="hang")
     result.ranks, result.world = len(flight.dumps), flight.world
     result.summary = {
         "verdict": found.kind,
@@ -114,14 +125,14 @@ def _culprit_call(flight: Flight, verdict: Verdict) -> dict[str, Any] | None:
     }
 
 
-def _chain(flight: Flight, verdict: Verdict) -> list[dict[str, Any]]:
+def _chain(flight: Flight, verdict: Verdict) -> list[Link]:
     """The longest way from a rank that waits to where the waiting ends, a step each."""
     who = verdict.waits
     if who is None or verdict.kind in NOT_HUNG:
         return []
     ways = [chain(who, flight, rank) for rank in _starts(flight, verdict)]
     best = max(ways, key=lambda way: (bool({s[2] for s in way} & set(verdict.ranks)), len(way)), default=[])
-    steps = []
+    steps: list[Link] = []
     for rank, meeting, other in best[:_MOST_STEPS]:
         row = who.came[meeting][rank]
         call = flight.signatures[int(flight.calls.signature[row])].text

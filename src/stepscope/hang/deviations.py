@@ -15,7 +15,8 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from stepscope.model.flight import COALESCED, COMPLETED, I64, LOST, Calls, Flight, Signature
+from stepscope.hang.numbering import distinct, numbered
+from stepscope.model.flight import COALESCED, COMPLETED, I64, LOST, Calls, Flight, Frame, Signature, own_frames
 from stepscope.model.threshold import Threshold
 
 _CONTEXT = Threshold(
@@ -42,6 +43,9 @@ _FEW = Threshold(
     "that were in the same place: more that deviate alike are the rule, not the exception",
     ("tests/hang/test_verdicts.py",),
 )
+
+#: Calls in which every member has sizes of its own.
+_UNEVEN = ("all_to_all", "alltoall", "gather", "scatter")
 
 Kind = Literal["order", "size", "type", "group", "deadlock"]
 
@@ -73,15 +77,18 @@ def deviations(flight: Flight) -> list[Deviation]:
     whole = context >= 0
     if not whole.any():
         return []
-    number = _numbered(context[whole], token[whole])
+    number = numbered(context[whole], token[whole])
     count = np.bincount(number)
-    ranks = _distinct(number, rank[whole])
-    of_context = _distinct(context[whole], rank[whole])
+    ranks = distinct(number, rank[whole])
+    of_context = distinct(context[whole], rank[whole])
     usual = _usual(context[whole], number, count, np.bincount(token)[token[whole]])
     at = np.flatnonzero(whole)
     # Made once by each of few ranks, and not what usually follows here.
     rare = (number != usual[context[whole]]) & (count[number] == ranks[number])
     rare &= ranks[number] <= np.maximum(1, _FEW.share * of_context[context[whole]])
+    # What all members of a call do together they mean to do.
+    size = np.array([len(g.members) for g in flight.groups], np.int64)[calls.group[rows[at]]]
+    rare &= (ranks[number] < size) | (ranks[number] == 1) | calls.p2p[rows[at]]
     # A transfer that is complete was met by its other end.
     rare &= ~(calls.p2p & (calls.state == COMPLETED))[rows[at]]
     example = np.zeros(len(count), np.int64)
@@ -110,11 +117,13 @@ def _by_line(flight: Flight, rows: I64, token: I64) -> list[Deviation]:
     count = np.bincount(token)
     open_ = np.flatnonzero((count[token] == 1) & (calls.state[rows] != COMPLETED))
     deviations = []
+    lines: dict[tuple[Frame, ...], int] = {}
+    line = np.array([lines.setdefault(own_frames(frames), len(lines)) for frames in flight.stacks], np.int64)
     for here in open_.tolist():
         did = int(rows[here])
         if not flight.stacks[int(calls.stack[did])]:
             continue
-        others = np.flatnonzero((calls.stack[rows] == calls.stack[did]) & (token != token[here]))
+        others = np.flatnonzero((line[calls.stack[rows]] == line[calls.stack[did]]) & (token != token[here]))
         kinds = np.unique(token[others])
         if len(kinds) != 1 or len(others) < _OFTEN.count:
             continue
@@ -153,11 +162,18 @@ def _tokens(flight: Flight) -> I64:
         [purposes.setdefault((g.purpose, len(g.members)), len(purposes)) for g in flight.groups] or [0], np.int64
     )
     bare: dict[Signature, int] = {}
-    of_signature = np.array([bare.setdefault(s, len(bare)) for s in flight.signatures] or [0], np.int64)
-    token = _numbered(_numbered(of_group[calls.group], of_signature[calls.signature]), calls.stack)
+    of_signature = np.array([bare.setdefault(_usual_of(s), len(bare)) for s in flight.signatures] or [0], np.int64)
+    token = numbered(numbered(of_group[calls.group], of_signature[calls.signature]), calls.stack)
     closing = np.array([s.kind in (COALESCED, LOST) for s in flight.signatures] or [False], np.bool_)
     token[closing[calls.signature]] = -1  # nor of a call of which nothing is known
     return token
+
+
+def _usual_of(signature: Signature) -> Signature:
+    """A call without what may be another each time: how much a rank sends to others."""
+    if signature.kind.startswith(_UNEVEN):
+        return msgspec.structs.replace(signature, elements_in=0, elements_out=0)
+    return signature
 
 
 def _runs(calls: Calls) -> I64:
@@ -171,29 +187,19 @@ def _contexts(token: I64, run: I64) -> I64:
     """By call, a number for the calls before it; -1 where its run has too few."""
     context = np.roll(token, 1)
     for n in range(2, _CONTEXT.count + 1):
-        context = _numbered(context, np.roll(token, n))
+        context = numbered(context, np.roll(token, n))
     same = np.roll(run, _CONTEXT.count) == run
     same[: _CONTEXT.count] = False
     return np.where(same, context, -1)
 
 
-def _distinct(number: I64, rank: I64) -> I64:
-    """By number, how many ranks have it."""
-    width = int(rank.max()) + 1
-    return np.bincount(np.unique(number * width + rank) // width, minlength=int(number.max()) + 1).astype(np.int64)
-
-
-def _numbered(first: I64, second: I64) -> I64:
-    """Numbers for pairs, equal for equal pairs."""
-    number: I64 = np.unique(first * (int(second.max()) + 1) + second, return_inverse=True)[1].reshape(-1)
-    return number.astype(np.int64)
-
-
 def _usual(context: I64, number: I64, count: I64, made: I64) -> I64:
     """By context, the transition that is made most often; of equals, that to the call which is `made` more often."""
     usual = np.zeros(int(context.max()) + 1 if len(context) else 0, np.int64)
-    order = np.lexsort((-number, made, count[number]))
-    usual[context[order]] = number[order]
+    example = np.zeros(len(count), np.int64)
+    example[number] = np.arange(len(number))
+    order = np.lexsort((-np.arange(len(count)), made[example], count))
+    usual[context[example[order]]] = order
     return usual
 
 
@@ -204,6 +210,8 @@ def _kind(
     calls = flight.calls
     did, was = (int(rows[n]) for n in (here, due))
     ahead = _following(token, run, due)
+    if due < here:  # the call itself does not show what follows
+        ahead = ahead[: here - due]
     after = _following(token, run, here)
     purpose = [flight.groups[int(calls.group[n])] for n in (did, was)]
     same_group = (purpose[0].purpose, len(purpose[0].members)) == (purpose[1].purpose, len(purpose[1].members))
@@ -212,10 +220,13 @@ def _kind(
         missed.kind, missed.elements_in, missed.elements_out, missed.types,
     )  # fmt: skip
     stacks = bool(flight.stacks[int(calls.stack[did])])
-    same_site = stacks and calls.stack[did] == calls.stack[was]
+    same_site = stacks and own_frames(flight.stacks[int(calls.stack[did])]) == own_frames(
+        flight.stacks[int(calls.stack[was])]
+    )
     # With its stack a call that is also made elsewhere is one that came at the wrong time.
     elsewhere = stacks and int((token == token[here]).sum()) > 1
-    if not same_site and (elsewhere or token[here] in ahead[1:]):
+    # A line may make calls of many sizes, one after the other.
+    if elsewhere or (not same_site and token[here] in ahead[1:]):
         place = ahead.index(token[here], 1) if token[here] in ahead[1:] else _AHEAD.count
         if elsewhere or len(after) <= place + 1 or not _agree(after[1:], ahead[1:]):
             swapped = token[due] in after[1 : place + 3]
@@ -226,10 +237,15 @@ def _kind(
             return ("order" if same_group or not swapped else "deadlock"), not swapped, also
     if not same_group:
         return ("group", False, ()) if alike or same_site else None
+    if calls.state[did] == COMPLETED and not calls.p2p[did]:
+        return None  # all members made this very call
+    if stacks and flight.stacks[int(calls.stack[was])] and not same_site and made.kind != missed.kind:
+        return "order", token[due] not in after[1:], ("mismatch-type",)  # a line that was not its turn
     if made.kind != missed.kind or made.types != missed.types:
         return "type", False, ("mismatch-order",) * (not stacks and int((token == token[here]).sum()) > 1)
     if (made.elements_in, made.elements_out) != (missed.elements_in, missed.elements_out):
-        return "size", False, ()
+        known = int((token == token[here]).sum()) > 1
+        return ("order", True, ("mismatch-size",)) if known else ("size", False, ())
     return None
 
 
@@ -244,6 +260,27 @@ def _following(token: I64, run: I64, at: int) -> list[int]:
     return list(map(int, window[run[at : at + _AHEAD.count] == run[at]]))
 
 
+def kept_up(flight: Flight, deviation: Deviation) -> bool:
+    """Of a call that is complete, so that all members made it: whether its rank left nothing out for it. It came as far
+    in the group of the call that was due as other members, and is in the call there that most are in."""
+    calls, rank = flight.calls, deviation.rank
+    if calls.state[deviation.call] != COMPLETED or calls.p2p[[deviation.call, deviation.due]].any():
+        return False
+    due = flight.groups[int(calls.group[deviation.due])]
+    for number, group in enumerate(flight.groups):
+        if (group.purpose, len(group.members)) != (due.purpose, len(due.members)) or rank not in group.members:
+            continue
+        rows = np.flatnonzero((calls.group == number) & ~calls.p2p)
+        own = rows[calls.rank[rows] == rank]
+        if not len(own) or calls.seq[own].max() < calls.seq[rows].max():
+            return False
+        last = own[calls.seq[own].argmax()]
+        made = calls.signature[rows[calls.seq[rows] == calls.seq[last]]]
+        if calls.signature[last] != np.bincount(made).argmax():
+            return False
+    return True
+
+
 def mismatches(flight: Flight, meetings: list[tuple[int, ...]]) -> dict[tuple[int, ...], dict[int, list[int]]]:
     """By meeting whose members do not make the same call: by signature, the ranks with it."""
     calls = flight.calls
@@ -253,7 +290,8 @@ def mismatches(flight: Flight, meetings: list[tuple[int, ...]]) -> dict[tuple[in
         rows = np.flatnonzero((calls.group == group) & (calls.seq == seq) & ~calls.p2p)
         by: dict[int, list[int]] = defaultdict(list)
         for row in rows.tolist():
-            by[int(calls.signature[row])].append(int(calls.rank[row]))
+            if flight.signatures[int(calls.signature[row])].kind != LOST:
+                by[int(calls.signature[row])].append(int(calls.rank[row]))
         if len(by) > 1 and _unlike([flight.signatures[s] for s in by]):
             mismatches[group, seq] = dict(by)
     return mismatches

@@ -40,7 +40,7 @@ def ends(flight: Flight, waits: Waits) -> Ends:
     there = set(flight.ranks)
     waited = {other for absent in waits.absent.values() for other in absent}
     idle = sorted(rank for rank in waited & there if not waits.pending[rank])
-    begun_nothing = {rank for rank in waited & there if waits.pending[rank] and not waits.running[rank]}
+    begun_nothing = {rank for rank in waited & there if _stands(flight, waits, rank)}
     unknown = _blind(flight)
     stuck, blind = sorted(begun_nothing - unknown), sorted(begun_nothing & unknown)
     unseen = sorted(waited - there)
@@ -48,7 +48,7 @@ def ends(flight: Flight, waits: Waits) -> Ends:
         quiet = [rank for rank in there if not waits.pending[rank]]
         idle = sorted(quiet) if len(quiet) * 4 <= len(there) else []
     if unseen and not stuck:
-        still = [rank for rank in there - unknown if waits.pending[rank] and not waits.running[rank]]
+        still = [rank for rank in there - unknown if _stands(flight, waits, rank)]
         stuck = sorted(still) if len(still) * 4 <= len(there) else []
     come = sorted(meeting for meeting, absent in waits.absent.items() if not absent)
     full = [m for m in come if flight.timed or not any(_elsewhere(waits, r, unknown) for r in members_of(flight, m))]
@@ -62,6 +62,12 @@ def ends(flight: Flight, waits: Waits) -> Ends:
         for end in held:
             ends.since[end] = min(ends.since.get(end, when), when)
     return ends
+
+
+def _stands(flight: Flight, waits: Waits, rank: int) -> bool:
+    """Whether a rank's GPU has begun nothing of what it is to do, whatever threads of its host are in."""
+    own = {row for row in waits.pending[rank] if not flight.calls.hosted[row]}
+    return bool(own) and own.isdisjoint(waits.running[rank])
 
 
 def _elsewhere(waits: Waits, rank: int, blind: set[int]) -> bool:

@@ -99,6 +99,10 @@ def _rounds(flight: Flight) -> tuple[int, int]:
             and (apart == apart[0]).all()
             and apart[0] * (len(apart) + 2) > len(token)
         ):
-            gaps = np.diff(calls.created_ns[rows[places]])
-            return int(np.median(gaps[: len(gaps) // 2])), int(gaps[-2:].max())
+            made = np.diff(calls.created_ns[rows[places]])
+            # A host that runs ahead makes many calls at once, and none for a while: the GPU keeps the pace.
+            ended = calls.completed_ns[rows[places]]
+            gaps = [made, np.diff(ended[(calls.state[rows[places]] == COMPLETED) & (ended != NONE)])]
+            gaps = [one for one in gaps if len(one) > 1]
+            return int(max(np.median(one[: len(one) // 2]) for one in gaps)), int(min(one[-2:].max() for one in gaps))
     return NONE, NONE

@@ -10,10 +10,7 @@ import numpy as np
 
 from stepscope.hang.verdict import Verdict
 from stepscope.hang.waits import Meeting, is_transfer
-from stepscope.model.flight import NONE, STATES, Flight, Frame
-
-#: Frames of the library, not of the job.
-_LIBRARY = ("torch/", "/site-packages/", "<string>", "<frozen", "/multiprocessing/", "/threading.py")
+from stepscope.model.flight import MAIN, NONE, STATES, Flight, Frame, own_frames
 
 
 class Place(msgspec.Struct):
@@ -38,7 +35,7 @@ def places(flight: Flight, verdict: Verdict) -> list[Place]:
     found: dict[tuple[object, ...], list[int]] = defaultdict(list)
     rows: dict[tuple[object, ...], int] = {}
     guilty = set(verdict.ranks)
-    spoken = {stack.rank: stack.frames for stack in flight.threads if stack.thread in ("MainThread", "")}
+    spoken = {stack.rank: stack.frames for stack in flight.threads if stack.thread in MAIN}
     last = _last_calls(flight)
     for rank in range(flight.world):
         role = "culprit" if rank in guilty else "waits"
@@ -92,8 +89,7 @@ def _place(
 
 def site(frames: Iterable[Frame]) -> str:
     """The innermost line that is the job's own, with its file and function."""
-    listed = list(frames)
-    own = [f for f in listed if not any(part in f.file for part in _LIBRARY)] or listed
+    own = own_frames(frames)
     if not own:
         return ""
     return f"{own[0].file.rsplit('/', 1)[-1]}:{own[0].line} ({own[0].name})"

@@ -12,11 +12,13 @@ from typing import Literal
 
 import msgspec
 
-from stepscope.hang.deviations import Deviation, deviations, mismatches
+from stepscope.errors import CannotAnswer
+from stepscope.hang.deviations import Deviation, deviations, kept_up, mismatches
 from stepscope.hang.ends import Ends, ends
 from stepscope.hang.pace import Pace, pace
 from stepscope.hang.waits import Meeting, Waits, members_of, waits
-from stepscope.model.flight import DEFAULT_GROUP, LOST, NONE, Fact, Flight
+from stepscope.model.flight import DEFAULT_GROUP, LOST, MAIN, NONE, Fact, Flight, Frame
+from stepscope.model.units import about
 
 Sure = Literal["certain", "likely", "possible"]
 #: Xids of NVLink and of the fabric; all others are of the GPU itself.
@@ -80,11 +82,31 @@ def _judged(flight: Flight, speed: Pace, who: Waits, stops: Ends) -> Verdict:
     if speed.state in ("slow", "running"):
         ranks = stops.idle or stops.stuck if speed.state == "slow" else []
         return Verdict(speed.state, ranks[:1], "likely", speed)
-    if not any(who.pending.values()) and not flight.missing:
-        return Verdict("running", [], "likely", speed)
+    if not any(who.pending.values()):
+        return _outside(flight, speed)
     return (
         _deviated(flight, speed, who, stops) or _unlike(flight, speed, who, stops) or _ended(flight, speed, who, stops)
     )
+
+
+def _outside(flight: Flight, speed: Pace) -> Verdict:
+    """No rank is in a call. Where the job stands still, ranks wait for something that no recorder sees; stacks tell, if
+    few of the ranks are elsewhere than most."""
+    if speed.state != "hung":
+        return Verdict("running", [], "likely", speed)
+    by: dict[tuple[Frame, ...], list[int]] = {}
+    for stack in flight.threads:
+        if stack.thread in MAIN and stack.rank in flight.ranks:
+            by.setdefault(stack.frames, []).append(stack.rank)
+    most = max(by.values(), key=len, default=[])
+    few = sorted(rank for ranks in by.values() if ranks is not most for rank in ranks)
+    if not few or len(few) * 4 > len(flight.ranks):
+        raise CannotAnswer(
+            f"nothing happened for {about(speed.still_ns)}, and no rank is in a call: they wait for something that the "
+            "dumps do not hold (another library, a store, a file, data)",
+            "take stacks of all ranks: `stepscope capture hang DIR`, with py-spy installed",
+        )
+    return Verdict("host-stopped", few, "likely", speed)
 
 
 def _said(flight: Flight, speed: Pace, who: Waits, stops: Ends) -> Verdict | None:
@@ -116,6 +138,8 @@ def _deviated(flight: Flight, speed: Pace, who: Waits, stops: Ends) -> Verdict |
     for deviation in deviations(flight):
         if deviation.rank not in suspects and deviation.call not in who.meeting:
             continue
+        if kept_up(flight, deviation):
+            continue
         kind = deviation.kind if deviation.kind == "deadlock" else f"mismatch-{deviation.kind}"
         meeting = (
             who.meeting.get(deviation.call)
@@ -123,7 +147,9 @@ def _deviated(flight: Flight, speed: Pace, who: Waits, stops: Ends) -> Verdict |
             or next(iter((*stops.full, *stops.loose)), None)
         )
         also: tuple[str, ...] = ("mismatch-order",) if kind == "deadlock" else ()
-        also += deviation.also
+        if kind == "mismatch-order" and any(deviation.rank in ring for ring in stops.rings):
+            also = ("deadlock",)
+        also = tuple(dict.fromkeys((*also, *deviation.also)))
         return Verdict(kind, [deviation.rank], "likely", speed, also, meeting, deviation)
     return None
 

@@ -59,8 +59,9 @@ def waits(flight: Flight) -> Waits:
     running = _running(flight, pending)
     waits = Waits(pending, running, meeting, dict(came), {})
     there = set(flight.ranks)
-    done = _last_done(flight)
-    for key in sorted({meeting[row] for rows in running.values() for row in rows}):
+    held = sorted({meeting[row] for rows in running.values() for row in rows})
+    done = _last_done(flight, {key[0] for key in held})
+    for key in held:
         waits.absent[key] = _absent(flight, waits, key, there, done)
     return waits
 
@@ -95,24 +96,41 @@ def _meetings(flight: Flight, pending: dict[int, list[int]]) -> dict[int, Meetin
 
 
 def _running(flight: Flight, pending: dict[int, list[int]]) -> dict[int, list[int]]:
-    state = flight.calls.state
-    if flight.timed:
-        return {rank: [row for row in rows if state[row] == STARTED] for rank, rows in pending.items()}
-    # Which of the calls that the ring no longer holds was the first, nothing says.
-    lost = np.array([s.kind == LOST for s in flight.signatures] or [False], np.bool_)[flight.calls.signature]
-    return {rank: [row for row in rows if lost[row]] or rows[:1] for rank, rows in pending.items()}
+    calls = flight.calls
+    begun = calls.state == STARTED
+    if not flight.timed:
+        # Which of the calls that the ring no longer holds was the first, nothing says.
+        lost = np.array([s.kind == LOST for s in flight.signatures] or [False], np.bool_)[calls.signature]
+        begun = (calls.hosted & begun) | (lost & ~calls.hosted)
+        for rows in pending.values():
+            own = [row for row in rows if not calls.hosted[row]]
+            if own and not begun[own].any():
+                begun[_batch(calls, own)] = True
+    return {rank: [row for row in rows if begun[row]] for rank, rows in pending.items()}
 
 
-def _last_done(flight: Flight) -> dict[tuple[int, int], int]:
+def _batch(calls: Calls, rows: list[int]) -> list[int]:
+    """The first of the calls, and what was begun with it: transfers of one batch share a number."""
+    first = rows[0]
+    if not calls.p2p[first] or calls.seq[first] == NONE:
+        return [first]
+    return [
+        n for n in rows if calls.p2p[n] and (calls.group[n], calls.seq[n]) == (calls.group[first], calls.seq[first])
+    ]
+
+
+def _last_done(flight: Flight, groups: set[int]) -> dict[tuple[int, int], int]:
     """By rank and group, the largest sequence number of a collective that is complete, by the ring or by the status."""
-    done = {(dump.rank, group): status[2] for dump in flight.dumps for group, status in dump.status.items()}
-    for key, last in _last_held(flight.calls).items():
+    done = {(dump.rank, g): status[2] for dump in flight.dumps for g, status in dump.status.items() if g in groups}
+    for key, last in _last_held(flight.calls, groups).items():
         done[key] = max(last, done.get(key, NONE))
     return done
 
 
-def _last_held(calls: Calls) -> dict[tuple[int, int], int]:
-    rows = np.flatnonzero((calls.state == COMPLETED) & ~calls.p2p)
+def _last_held(calls: Calls, groups: set[int]) -> dict[tuple[int, int], int]:
+    wanted = np.zeros(int(calls.group.max(initial=0)) + 1, np.bool_)
+    wanted[sorted(groups)] = True
+    rows = np.flatnonzero((calls.state == COMPLETED) & ~calls.p2p & wanted[calls.group])
     if not len(rows):
         return {}
     order = np.lexsort((calls.seq[rows], calls.group[rows], calls.rank[rows]))
@@ -134,9 +152,6 @@ def _absent(
             if rank in there and not is_transfer(meeting) and done.get((rank, meeting[0]), NONE) >= meeting[1]:
                 continue  # it was in it, and is done
             absent.append(rank)
-        elif flight.timed:
-            if flight.calls.state[row] != STARTED:
-                absent.append(rank)
         elif row not in waits.running[rank]:
             absent.append(rank)
     return absent

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from msgspec import Struct
 
-from stepscope.intervals.arrays import I64, Mask
+from stepscope.intervals.arrays import I64, Mask, places
 
 
 class Spans(Struct, frozen=True):
@@ -39,14 +39,28 @@ class Spans(Struct, frozen=True):
         first, last = np.searchsorted(self.end, start, side="right"), np.searchsorted(self.start, end, side="left")
         if start >= end or first >= last:
             return Spans.empty()
-        return Spans(np.maximum(self.start[first:last], start), np.minimum(self.end[first:last], end))
+        # Only the outermost reach beyond: what needs no cut shares memory with the whole.
+        starts, ends = self.start[first:last], self.end[first:last]
+        if starts[0] < start:
+            starts = np.r_[start, starts[1:]]
+        if ends[-1] > end:
+            ends = np.r_[ends[:-1], end]
+        return Spans(starts, ends)
 
     def measure_before(self, t: I64) -> I64:
         """How much of the set lies before each t."""
+        return self._measured(t, self._before())
+
+    def _before(self) -> I64:
+        """How much of the set lies before each of its spans, and behind the last."""
+        before = np.zeros(len(self) + 1, dtype=np.int64)
+        np.cumsum(self.end - self.start, out=before[1:])
+        return before
+
+    def _measured(self, t: I64, before: I64) -> I64:
         if len(self) == 0:
             return np.zeros(len(t), dtype=np.int64)
-        before = np.r_[0, np.cumsum(self.end - self.start)]
-        k = np.searchsorted(self.start, t, side="right")  # spans that started by t
+        k = places(self.start, t)  # spans that started by t
         last = np.maximum(k - 1, 0)
         overshoot = np.where(k > 0, np.maximum(self.end[last] - t, 0), 0)
         measured: I64 = before[k] - overshoot
@@ -56,7 +70,7 @@ class Spans(Struct, frozen=True):
         """Whether each t lies in the set."""
         if len(self) == 0:
             return np.zeros(len(t), dtype=bool)
-        k = np.searchsorted(self.start, t, side="right")
+        k = places(self.start, t)
         inside: Mask = (k > 0) & (self.end[np.maximum(k - 1, 0)] > t)
         return inside
 
@@ -64,7 +78,7 @@ class Spans(Struct, frozen=True):
         """Whether each interval [start, end) shares an instant with the set."""
         if len(self) == 0:
             return np.zeros(len(start), dtype=bool)
-        first = np.searchsorted(self.end, start, side="right")  # the first span that is not over
+        first = places(self.end, start)  # the first span that is not over
         shares: Mask = (first < len(self)) & (self.start[np.minimum(first, len(self) - 1)] < end) & (start < end)
         return shares
 
@@ -102,7 +116,8 @@ def join(*parts: Spans) -> Spans:
 
 def covered(start: I64, end: I64, by: Spans) -> I64:
     """How much of each interval [start, end) lies in `by`."""
-    length: I64 = np.maximum(by.measure_before(end) - by.measure_before(start), 0)
+    before = by._before()
+    length: I64 = np.maximum(by._measured(end, before) - by._measured(start, before), 0)
     return length
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
-from stepscope.model.units import BYTES, CHANGES, INSTANTS, OPERATIONS, TIME, plus, show, significant
+from stepscope.model.units import BYTES, CHANGES, INSTANTS, OPERATIONS, TIME, WHOLE, plus, show, significant
 
 #: Digits behind the point at most; what is smaller than their last keeps its own unit: it would read as zero.
 _DECIMALS = 3
@@ -47,8 +47,7 @@ def _is_number(value: Any) -> bool:
 
 def _units_of(name: str) -> tuple[tuple[float, str], ...] | None:
     """The units that a column's values may be in, the largest first; none where all are in the same anyway."""
-    if name == "bytes":
-        return BYTES
+    name = f"_{name}" if name in WHOLE else name
     return next((units for suffix, units in _UNITS.items() if name.endswith(suffix)), None)
 
 

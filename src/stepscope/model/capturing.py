@@ -41,6 +41,18 @@ WANTS = {
         "who waits for Python's lock, and samples of what has it: `idle --by thread`, `diagnose`",
         "nsys --trace=cuda,nvtx,python-gil --python-sampling=true",
     ),
+    "graph": Want(
+        "which node of a CUDA graph waits for which: `critical-path`",
+        "torch 2.15's CuspyConfig(enable_graph_dependencies=True)",
+    ),
+    "clocks": Want(
+        "samples of the GPU's clocks, power and temperature: `diagnose`",
+        "torch 2.15's CuspyConfig(enable_environment_counters=True)",
+    ),
+    "pm": Want(
+        "samples of SM, tensor and DRAM activity by torch: `kernels`",
+        "torch 2.15's PerformanceMetricsConfig beside CuspyConfig",
+    ),
     "network": Want("samples of the network cards' counters", "nsys --nic-metrics=true"),
 }
 _USUAL = "nsys --trace=cuda,nvtx --cuda-graph-trace=node, torch.profiler with ProfilerActivity.CPU and CUDA"

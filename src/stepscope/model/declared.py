@@ -207,7 +207,7 @@ def _checked(data: dict[str, object], given: str) -> Model:
     for part, of in (("dense_layers", "layers"), ("experts_per_token", "experts"), ("rope_width", "head")):
         have, most = getattr(model, part), getattr(model, of)
         if have > most:
-            raise BadInput(f"--model {given}: {part} = {have}, but {of} = {most}", "a part is not more than the whole")
+            raise BadInput(f"--model {given}: {part} = {have}, but {of} = {most}", "a part cannot exceed the whole")
     return model
 
 

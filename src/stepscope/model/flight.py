@@ -6,6 +6,7 @@ different ranks compare as numbers.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cached_property
 from typing import Any
 
@@ -24,8 +25,14 @@ NONE = -1
 SEND, RECV, COALESCED = "send", "recv", "coalesced"
 #: What the group of all ranks is for.
 DEFAULT_GROUP = "default_pg"
+#: Names of a process's first thread, as py-spy has them.
+MAIN = ("MainThread", "")
 #: A call under way that the ring no longer holds: only the status of its group says that it is there.
 LOST = "a call that the ring no longer holds"
+
+
+#: Frames of the library, not of the job.
+_LIBRARY = ("torch/", "/site-packages/", "<string>", "<frozen", "/multiprocessing/", "/threading.py")
 
 
 class Frame(msgspec.Struct, frozen=True):
@@ -34,6 +41,12 @@ class Frame(msgspec.Struct, frozen=True):
     name: str
     file: str
     line: int
+
+
+def own_frames(frames: Iterable[Frame]) -> tuple[Frame, ...]:
+    """Those of the job's own lines; of a stack that has none, all."""
+    listed = tuple(frames)
+    return tuple(f for f in listed if not any(part in f.file for part in _LIBRARY)) or listed
 
 
 class Signature(msgspec.Struct, frozen=True):
@@ -82,6 +95,8 @@ class Calls(msgspec.Struct):
     #: sequence number in its group; of calls between two ranks, that of such calls
     seq: I64
     p2p: npt.NDArray[np.bool_]
+    #: run by threads of the host, as Gloo's: without events, and under way once it was made
+    hosted: npt.NDArray[np.bool_]
     state: I64
     created_ns: I64
     started_ns: I64
@@ -156,11 +171,14 @@ class Flight(msgspec.Struct, dict=True):
 
     @cached_property
     def timed(self) -> bool:
-        """Whether any call was seen to start: without timing a dump cannot tell running from enqueued."""
-        return bool((self.calls.started_ns != NONE).any()) or bool((self.calls.state == STARTED).any())
+        """Whether any call on a GPU was seen to start: without timing a dump cannot tell running from enqueued."""
+        calls = self.calls
+        begun = (calls.started_ns != NONE) | (calls.state == STARTED)
+        return bool(begun[~calls.hosted].any()) or bool(calls.hosted.all())
 
 
 def empty_calls() -> Calls:
     """No calls."""
     none: Any = np.zeros(0, np.int64)
-    return Calls(none, none, none, none, none, none, np.zeros(0, np.bool_), none, none, none, none, none)
+    neither: Any = np.zeros(0, np.bool_)
+    return Calls(none, none, none, none, none, none, neither, neither, none, none, none, none, none)

@@ -37,6 +37,9 @@ class Gpu:
     seen: str = ""
     note: str = ""
     vendor: str = "nvidia"
+    #: What its links to other GPUs of the node carry in one direction, 10⁹ bytes a second, and what they are.
+    link_gbps: float | None = None
+    link: str = ""
 
     def rate(self, precision: Precision) -> float | None:
         """The dense peak of a precision, 10¹² operations a second."""

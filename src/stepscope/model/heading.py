@@ -9,7 +9,7 @@ from typing import Any
 
 from stepscope.model.range_names import short_range
 from stepscope.model.ranks import some_ranks
-from stepscope.model.result import Result
+from stepscope.model.result import Result, WindowRow
 from stepscope.model.units import duration, instant
 
 #: More different windows than this are summed up.
@@ -33,7 +33,7 @@ def window_lines(result: Result) -> list[str]:
     """The windows that the figures rest on: ranks with the same one share a line."""
     if not result.window or {"label", "index", "gpu_start_ns"} <= set(result.rows.columns):
         return []  # none, or the rows are the windows
-    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    groups: dict[tuple[Any, ...], list[WindowRow]] = {}
     for w in result.window:
         groups.setdefault((w.get("label"), w.get("index"), w.get("count")), []).append(w)
     if len(groups) <= _MOST_LINES:
@@ -53,13 +53,13 @@ def numbers(text: str) -> set[int]:
     return {n for pair in ends for n in range(int(pair[0]), int(pair[-1]) + 1)}
 
 
-def _group_line(members: list[dict[str, Any]], begins: dict[int, int]) -> str:
-    label, index, count = _label(members[0]), *(members[0].get(k) for k in ("index", "count"))
+def _group_line(members: list[WindowRow], begins: dict[int, int]) -> str:
+    label, index, count = _label(members[0]), members[0].get("index"), members[0].get("count")
     which = f" (#{index} of {count})" if count is not None and count > 1 else ""
     return f"{label}{which} on {_ranks(w.get('rank') for w in members)}{_gpu(members, begins)}"
 
 
-def _label(window: dict[str, Any]) -> str:
+def _label(window: WindowRow) -> str:
     return short_range(str(window.get("label")), _MOST_LABEL)
 
 
@@ -67,7 +67,7 @@ def _ranks(ranks: Iterable[int | None]) -> str:
     return some_ranks(r for r in ranks if r is not None)
 
 
-def _gpu(members: list[dict[str, Any]], begins: dict[int, int]) -> str:
+def _gpu(members: list[WindowRow], begins: dict[int, int]) -> str:
     """How long the windows are on the GPU; of a single one, where it lies."""
     all_of = [(w.get("gpu_start_ns"), w.get("gpu_end_ns"), w.get("rank")) for w in members]
     known = [(a, b, rank) for a, b, rank in all_of if a is not None and b is not None]

@@ -14,7 +14,7 @@ from stepscope.errors import CannotAnswer
 
 #: Bytes of an array that are worth to be given back.
 _LARGE = 1 << 20
-#: What has more parts than this holds single things, not arrays.
+#: What has more parts than this holds single things, not arrays; and of more ranks than this, smaller arrays count.
 _MANY = 64
 _UNKNOWN = object()
 
@@ -45,25 +45,34 @@ class Memo:
         kept: T = answer
         return kept
 
+    def keep(self, answer: Any, function: Callable[..., Any], *args: Any) -> None:
+        """What the function would answer, where that came out beside another answer."""
+        self._answers[(function, args, ())] = answer
+
     def forget(self, *functions: Callable[..., Any]) -> None:
         """Forget what these functions answered: nobody is about to ask for it again."""
         self._answers = {key: answer for key, answer in self._answers.items() if key[0] not in functions}
 
-    def let_go(self) -> None:
+    def clear(self) -> None:
+        """Forget all: who comes now begins anew."""
+        self._answers.clear()
+
+    def let_go(self, ranks: int = 1) -> None:
         """Forget answers that take much memory: they are computed again when they are asked for."""
-        self._answers = {key: answer for key, answer in self._answers.items() if not is_large(answer)}
+        self._answers = {key: answer for key, answer in self._answers.items() if not is_large(answer, ranks)}
 
 
-def is_large(value: Any, depth: int = 3) -> bool:
-    """Whether a value holds arrays or tables of some size."""
+def is_large(value: Any, ranks: int = 1, depth: int = 3) -> bool:
+    """Whether a value holds arrays or tables of some size. Of ranks by the thousand, small ones are much together."""
+    least = _LARGE // max(1, ranks // _MANY)
     if isinstance(value, np.ndarray):
-        return value.nbytes >= _LARGE
+        return value.nbytes >= least
     if isinstance(value, pl.DataFrame | pl.Series):
-        return value.estimated_size() >= _LARGE
+        return value.estimated_size() >= least
     if not depth:
         return False
     parts = _parts(value)
-    return len(parts) <= _MANY and any(is_large(part, depth - 1) for part in parts)
+    return len(parts) <= _MANY and any(is_large(part, ranks, depth - 1) for part in parts)
 
 
 def _parts(value: Any) -> list[Any]:

@@ -110,6 +110,10 @@ class Profile(Assembled):
         """Where one of the sources lies."""
         return self._sources[source].path
 
+    def reads(self, file: Path) -> bool:
+        """Whether the profile was read from this file: nothing may be written over it."""
+        return file.exists() and any(s.path.exists() and s.path.samefile(file) for s in self._sources)
+
     @property
     def folders(self) -> list[Path]:
         """Where the sources lie: a capture has more beside its profiles."""
@@ -185,9 +189,11 @@ class Profile(Assembled):
             return
         self._latest, self._looked_at = rank, now
         if budget.tight():
-            for other in list(self._ranks_at_work):
-                if other is not rank:
-                    other.let_go()
+            # Those that let go are not looked through again until they have work: ranks by the thousand take turns.
+            others = [other for other in self._ranks_at_work if other is not rank]
+            self._ranks_at_work.difference_update(others)
+            for other in others:
+                other.let_go()
             budget.give_back()
 
     def view(self, wanted: Iterable[int] | None = None, *, in_one_part: bool = False) -> Profile:

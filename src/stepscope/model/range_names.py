@@ -23,6 +23,8 @@ COMPILING = r"(?i)compile_fx|dynamo|inductor|autotun|xlacompile|backendcompile|t
 #: What `torch.autograd.profiler.emit_nvtx` appends to the name of an op, shapes included.
 #: Ranges that nsys and torch.autograd.profiler.emit_nvtx write around every torch op.
 TORCH_OP = r", (?:seq|op_id) = \d+"
+#: The same, and the dictionaries that pyprof and DLProf write: a tool that notes a call names nothing of the program's.
+RECORD = rf"{TORCH_OP}|^\{{['\"]"
 _TORCH_SUFFIX = re.compile(r",\s*(?:seq|op_id|sizes|input_op_ids|input_sizes|thread)\s*=.*$", re.DOTALL)
 #: Inductor names a graph by a hash of 52 characters.
 _GRAPH = re.compile(r"^#*\s*(Call CompiledFxGraph) (\w{5})\w*\s*#*$")

@@ -95,7 +95,8 @@ def assign(sources: Sequence[Source]) -> tuple[pl.DataFrame, list[Note]]:
             apart = f"; if they are two runs: {_comparing(a, b, sources)}"
         notes.append(noted("ranks-inferred", source=INFERRED, without=unknown, all=table.height, apart=apart))
     notes += [*_coinciding(table), *_sharing(table)]
-    return table.sort("rank"), notes
+    # In one piece: of a file per rank it has as many, and every look-up of a rank would walk all of them.
+    return table.sort("rank").rechunk(), notes
 
 
 def _of_devices(table: pl.DataFrame) -> pl.DataFrame:
@@ -126,7 +127,7 @@ def world_of(ranks: pl.DataFrame) -> int | None:
 
 def gpu_name(ranks: pl.DataFrame, rank: int) -> str | None:
     """The name of a rank's GPU, where the trace has it."""
-    known = ranks.filter(pl.col("rank") == rank)["gpu"].drop_nulls()
+    known = ranks["gpu"].filter(ranks["rank"] == rank).drop_nulls()  # asked per rank: nothing else is copied
     return str(known[0]) if len(known) else None
 
 

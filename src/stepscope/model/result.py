@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import cache
+from typing import Annotated, Any, TypedDict, TypeVar, cast, get_type_hints
 
 import numpy as np
 import polars as pl
@@ -22,13 +23,63 @@ class Col:
     doc: str
 
 
-#: What names the window that a row is of: columns of every row where all were asked for (`--index all`), and of CSV and
-#: Parquet, which carry nothing beside their rows.
-WINDOW_COLUMNS = (
-    Col("window", "what the window is: step, chunk, range, span or capture"),
-    Col("index", "which instance it is, by start"),
-    Col("label", "its text"),
-)
+#: A row of an answer: a `TypedDict` whose keys are the columns, each `Annotated` with its text.
+Row = TypeVar("Row", bound=Mapping[str, object])
+
+
+class OfRank(TypedDict):
+    """What a row about a rank begins with."""
+
+    rank: Annotated[int, "rank of the process"]
+    pid: Annotated[int | None, "process id on its host"]
+
+
+class OfWindow(TypedDict):
+    """What names the window that a row is of.
+
+    Columns of every row where all windows were asked for (`--index all`), and of CSV and Parquet, which carry nothing
+    beside their rows.
+    """
+
+    window: Annotated[str, "what the window is: step, chunk, range, span or capture"]
+    index: Annotated[int, "which instance it is, by start"]
+    label: Annotated[str, "its text"]
+
+
+class Placed(OfRank):
+    """A window of a rank: where it lies on the host and on the GPU."""
+
+    label: Annotated[str, "text of the anchor range"]
+    index: Annotated[int, "which instance, by start"]
+    count: Annotated[int, "how many instances there are"]
+    cpu_start_ns: Annotated[int | None, "start on the host; of a step, the end of the one before it"]
+    cpu_end_ns: Annotated[int | None, "end on the host"]
+    gpu_start_ns: Annotated[
+        int | None, "first start of an op launched in it; of a step, the end of all that was launched before"
+    ]
+    gpu_end_ns: Annotated[int | None, "last end of an op launched in it"]
+
+
+class WindowRow(Placed, total=False):
+    """The same as JSON's `window` shows it: with what it is, and of a comparison with the side and the run."""
+
+    kind: str
+    side: str
+    run: int
+    steps: int
+
+
+@cache
+def columns(row: type) -> tuple[Col, ...]:
+    """The columns that a row declares, in their order."""
+    hints = get_type_hints(row, include_extras=True)
+    return tuple(Col(name, hints[name].__metadata__[0]) for name in row.__annotations__)
+
+
+def names(row: type) -> list[str]:
+    """The columns' names: the keys of a row."""
+    return list(row.__annotations__)
+
 
 #: People who read a list of more than LONG rows see the SHOWN that matter most.
 SHOWN, LONG = 10, 15
@@ -48,7 +99,7 @@ class Result:
     """
 
     rows: pl.DataFrame
-    window: list[dict[str, Any]] = field(default_factory=list)
+    window: list[WindowRow] = field(default_factory=list)
     summary: dict[str, Any] = field(default_factory=dict)
     notes: list[Note] = field(default_factory=list)
     #: Filled in by the front end that ran the analysis.
@@ -148,7 +199,7 @@ class Result:
             schema={"rank": pl.Int64, "window": pl.String, "index": pl.Int64, "label": pl.String},
             orient="row",
         )
-        missing = [c.name for c in WINDOW_COLUMNS if c.name not in self.rows.columns]
+        missing = [name for name in names(OfWindow) if name not in self.rows.columns]
         if not missing or frame["window"].null_count() == frame.height:  # recipes, and sides of a comparison, have none
             return self.rows
         if "rank" in self.rows.columns and frame["rank"].is_unique().all():
@@ -183,16 +234,19 @@ class Result:
         return html
 
 
-def rows(
-    columns: Sequence[Col], data: Sequence[dict[str, Any]] | pl.DataFrame, *, windows: bool = False
-) -> pl.DataFrame:
-    """Rows with exactly `columns`, in their order; even of none. With `windows`, the window's columns too."""
-    names = [c.name for c in columns]
-    if windows and not {"index", "label"} <= set(names):
-        at = sum(name in ("rank", "pid") for name in names[:2])
-        names[at:at] = [c.name for c in WINDOW_COLUMNS if c.name not in names]
+def blank(row: type[Row]) -> Row:
+    """A row that says nothing yet: null in every column."""
+    return cast(Row, dict.fromkeys(names(row)))
+
+
+def rows(row: type[Row], data: Sequence[Row] | pl.DataFrame, *, windows: bool = False) -> pl.DataFrame:
+    """A table with exactly the columns of `row`, in their order; even of none. With `windows`, the window's too."""
+    wanted = names(row)
+    if windows and not {"index", "label"} <= set(wanted):
+        at = sum(name in ("rank", "pid") for name in wanted[:2])
+        wanted[at:at] = [name for name in names(OfWindow) if name not in wanted]
     if isinstance(data, pl.DataFrame):
-        return data.select(names)
+        return data.select(wanted)
     if not data:
-        return pl.DataFrame(schema=dict.fromkeys(names, pl.Null))
-    return pl.DataFrame(list(data), infer_schema_length=None).select(names)
+        return pl.DataFrame(schema=dict.fromkeys(wanted, pl.Null))
+    return pl.DataFrame(list(data), infer_schema_length=None).select(wanted)

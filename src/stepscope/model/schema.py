@@ -77,6 +77,11 @@ OPS = Table(
         detail("src_device", pl.Int32, "device a peer copy reads from"),
         detail("dst_device", pl.Int32, "device a peer copy writes to"),
         detail("graph_node", pl.Int64, "CUDA graph node; null outside graphs"),
+        detail_id("annotation", "what the program called it when it captured the graph (torch.cuda.graph_annotations)"),
+        detail_id("annotation_phase", "the pass that it said: `backward`; null for forward, and where nothing is said"),
+        detail_id(
+            "annotation_stack", "where it was launched then: `file:line:function`, innermost first, line by line"
+        ),
         detail("external_id", pl.Int64, "torch's id of the host op that launched it (Kineto)"),
         detail("occupancy_pct", pl.Float64, "estimated achieved occupancy (Kineto)"),
         detail("green_context", pl.Int32, "CUDA green context; null outside one"),

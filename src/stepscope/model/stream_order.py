@@ -76,22 +76,24 @@ def out_of_order(ops: pl.DataFrame, context: pl.Series | None = None) -> Mask | 
 
 def _out_of_order(ops: pl.DataFrame, context: pl.Series | None) -> Mask | None:
     known = _on_a_stream(ops)
-    rows = np.arange(ops.height) if known.all() else np.flatnonzero(known)
-    if len(rows) < 2:
+    rows = None if known.all() else np.flatnonzero(known)
+    if (ops.height if rows is None else len(rows)) < 2:
         return None
-    columns = [ops[c].gather(rows) for c in ("proc", "device", "stream")]
-    columns += [] if context is None else [context.fill_null(-1).gather(rows)]
+    columns = [ops[c] for c in ("proc", "device", "stream")]
+    columns += [] if context is None else [context.fill_null(-1)]
+    columns = columns if rows is None else [c.gather(rows) for c in columns]
     stream = _codes(columns)
     order = np.argsort(stream, kind="stable")
     bounds = np.flatnonzero(np.diff(stream[order], prepend=-1, append=-1))
     start, end = ops["start_ns"].to_numpy(), ops["end_ns"].to_numpy()
     found = []
     for lo, hi in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
-        mine = rows[order[lo:hi]]
-        earliest = np.minimum.accumulate(end[mine][::-1])[::-1]  # the first end from each op on
-        if (end[mine] - earliest > _ROUNDING_NS).any():
+        mine = order[lo:hi] if rows is None else rows[order[lo:hi]]
+        over = end[mine]
+        earliest = np.minimum.accumulate(over[::-1])[::-1]  # the first end from each op on
+        if (over - earliest > _ROUNDING_NS).any():
             launch = ops["correlation"].gather(mine).to_numpy()
-            found.append(mine[_outlasting(start[mine], end[mine], launch)])
+            found.append(mine[_outlasting(start[mine], over, launch)])
     every = np.concatenate(found) if found else np.empty(0, np.int64)
     if not len(every):
         return None

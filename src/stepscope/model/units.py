@@ -11,6 +11,9 @@ from typing import Any
 #: Suffixes that the header drops, because the values say them.
 SUFFIXES = ("_ns", "_us", "_bytes", "_pct", "_gbps", "_ppm", "_tflops", "_flops")
 
+#: Columns that are called what their unit is.
+WHOLE = ("bytes", "flops")
+
 #: Columns that hold points in time, not durations.
 INSTANTS = ("start_ns", "end_ns")
 #: Columns that hold differences of durations: they say their sign.
@@ -118,8 +121,7 @@ _FORMATTERS: dict[str, Callable[[float], str]] = {
 @cache
 def _formatter(name: str) -> Callable[[float], str]:
     """How numbers of this column are written."""
-    if name == "bytes":
-        return size
+    name = f"_{name}" if name in WHOLE else name
     return next((write for suffix, write in _FORMATTERS.items() if name.endswith(suffix)), _plain)
 
 

@@ -20,7 +20,7 @@ from stepscope.model.units import MISSING
 from stepscope.render import layout, narrowed
 from stepscope.render.arrange import arrange
 from stepscope.render.checks import WELL, checks, other_notes
-from stepscope.render.findings import could_give_back, not_looked_for, parted
+from stepscope.render.findings import could_save, not_looked_for, parted
 from stepscope.render.inert import markdown, visible_result
 from stepscope.render.md import code, fenced, folded, listed, prose, table
 from stepscope.render.table import PLOT, columns, counted, drawn, single, summarized
@@ -152,7 +152,7 @@ def _findings(result: Result) -> list[str]:
     for number, row in enumerate(result.rows.iter_rows(named=True), 1):
         indent = " " * len(f"{number}. ")
         out.append(f"{number}. **{prose(row['title'])}**  ")
-        out.append(f"{indent}{prose(could_give_back(row, result))} ({code(row['id'])})")
+        out.append(f"{indent}{prose(could_save(row, result))} ({code(row['id'])})")
         texts = (prose(row["evidence"]), f"try: {prose(row['try_next'])}", f"see: {code(row['command'])}")
         out += [*(f"{indent}- {text}" for text in texts), ""]
     return out + _notes(later, not_looked_for(result)) + _said(result)

@@ -12,6 +12,8 @@ _UNDER = "  └ "
 #: What a reader misses least, in turn; then the last columns, but for the first so many.
 _LESSER = ("pid", "device", "gpu", "tid", "stdev", "min", "q1", "q3", "variants", "calls", "host")
 _MOST_TELLING = 4
+#: Sentences of more lines than that are easier to read below their row, in all of its width.
+_TALLEST = 4
 #: The width of a plain terminal: no wider table shows less of a name.
 _NARROW = 80
 
@@ -39,10 +41,11 @@ def arrange(columns: list[Column], width: int, more: str = "a wider terminal, ")
     if name is None:
         return _arranged(columns, width, more)
     least = _room(_arranged(columns, _NARROW, more), name, _NARROW)
-    arranged = _arranged(columns, width, more)
-    if _room(arranged, name, width) >= min(least, _longest(name)):
-        return arranged
-    return _arranged(columns, width, more, name)
+    for under in (None, *(c for c in columns if c.prose), name):
+        arranged = _arranged(columns, width, more, under)
+        if _room(arranged, name, width) >= min(least, _longest(name)):
+            break
+    return arranged
 
 
 def _longest(column: Column) -> int:
@@ -60,7 +63,7 @@ def _arranged(columns: list[Column], width: int, more: str, under: Column | None
     below: list[str] = []
     columns, empty = _without_empty(columns)
     gap = layout.fit([c for c in columns if c is not under], width)
-    if gap == 1:
+    if gap == 1 or (under is not None and under.prose):
         columns, moved = _without_constants(columns, width)
         if moved:
             below.append(f"in every row: {', '.join(f'{c.title} {c.full[0]}' for c in moved)}")
@@ -69,10 +72,10 @@ def _arranged(columns: list[Column], width: int, more: str, under: Column | None
         below.append(f"without a value: {', '.join(c.title for c in empty)}")
     if gap == 1:
         columns, twins = _without_twins(columns)
-        below += [f"{', '.join(again)}: as {title} in every row" for title, again in twins.items()]
+        below += [f"{', '.join(again)}: same as {title} in every row" for title, again in twins.items()]
         gap = layout.fit(columns, width)
-    if under is None and gap == 1:
-        under = _squeezed(columns, width)
+    if under is None:
+        under = _tall(columns) or (_squeezed(columns, width) if gap == 1 else None)
     columns, dropped = _without_lesser(columns, under, width)
     if dropped:
         below.append(f"not shown: {', '.join(dropped)} ({more}--format csv or json)")
@@ -87,11 +90,20 @@ def lines(arranged: Arranged, width: int) -> tuple[list[str], list[list[str]]]:
     """Head and rows of a table in plain text; the text that has no room beside the others under its row, if any."""
     head, body = layout.lines(arranged.columns, arranged.gap)
     if arranged.under is None:
-        return head, [[line] for line in body]
-    room = width - len(_UNDER)
-    texts = [_UNDER + layout.shorten(text, room, room // 2) if text != MISSING else "" for text in arranged.under.full]
-    paired = [[line, text] if text else [line] for line, text in zip(body, texts, strict=True)]
+        return head, body
+    texts = [_under(text, width, arranged.under.prose) for text in arranged.under.full]
+    paired = [row + text for row, text in zip(body, texts, strict=True)]
     return [*head[:-1], _UNDER + arranged.under.title, head[-1]], paired
+
+
+def _under(text: str, width: int, prose: bool) -> list[str]:
+    """A text below its row."""
+    if text == MISSING:
+        return []
+    if prose:
+        return layout.wrapped(_UNDER + text, width, indent=len(_UNDER))
+    room = width - len(_UNDER)
+    return [_UNDER + layout.shorten(text, room, room // 2)]
 
 
 def _without_empty(columns: list[Column]) -> tuple[list[Column], list[Column]]:
@@ -143,11 +155,18 @@ def _without_lesser(columns: list[Column], under: Column | None, width: int) -> 
     return kept, [c.title for c in columns if c not in kept]
 
 
+def _tall(columns: list[Column]) -> Column | None:
+    """Sentences that would be a tower beside short values."""
+    return next((c for c in columns if c.prose and any(len(cell) > _TALLEST for cell in c.shown())), None)
+
+
 def _squeezed(columns: list[Column], width: int) -> Column | None:
-    """The longest text, if the table is still too wide or a text was cut to almost nothing."""
-    texts = [c for c in columns if c.can_be_cut]
-    tight = any(c.limit is not None and c.limit < layout.LEAST_TEXT and c.widest > c.limit for c in texts)
+    """Sentences, or else the longest text, if the table is still too wide or a text was cut to almost nothing."""
+    texts = [c for c in columns if c.can_be_narrower]
+    tight = any(
+        c.can_be_cut and c.limit is not None and c.limit < layout.LEAST_TEXT and c.widest > c.limit for c in texts
+    )
     if len(columns) < 2 or not (tight or layout.total(columns, 1) > width):
         return None
-    longest = max(texts, key=lambda c: max(map(layout.width, c.full), default=0), default=None)
+    longest = max(texts, key=lambda c: (c.prose, _longest(c)), default=None)
     return longest if longest is not None and longest.widest > layout.LEAST_TEXT else None

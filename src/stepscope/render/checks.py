@@ -7,7 +7,8 @@ from typing import Any
 
 from stepscope.model.note import Note
 from stepscope.model.result import Result
-from stepscope.render.table import Pen, note_lines, opening, single, wrapped
+from stepscope.render.layout import wrapped
+from stepscope.render.table import Pen, note_lines, opening, single
 
 WELL = ("ok", "passed", "skipped")
 #: How wide the words of a status are.

@@ -18,6 +18,8 @@ _LETTERS = {
     "exposed communication": "c", "exposed copies": "x",
 }  # fmt: skip
 _IDLE = "."
+#: A space at which no line ends.
+_FIXED = "\u00a0"
 
 
 def narrowed(result: Result) -> Result:
@@ -29,16 +31,16 @@ def narrowed(result: Result) -> Result:
 
 
 def budget_bar(result: Result, width: int) -> list[str]:
-    """One bar per rank: a letter for each row, as long as its share."""
+    """One bar per rank and window: a letter for each row, as long as its share."""
     rows = result.rows
     if "loss" not in rows.columns or not rows.height or width < _LEAST_WIDTH:
         return []
     key = [c for c in ("rank", "index") if c in rows.columns]
     lines, used = [], {}
-    for _, mine in rows.group_by(key, maintain_order=True):
+    for mine in rows.partition_by(key, maintain_order=True) if key else [rows]:
         total = int(mine["total_ns"].sum())
-        name = f"rank {mine['rank'][0]}"
-        room = width - len(name) - len(duration(total)) - 5
+        name = "".join(f"{c} {mine[c][0]} " if c == "rank" else f"#{mine[c][0]} " for c in key)
+        room = width - len(name) - len(duration(total)) - 4
         bar, done = "", 0
         for loss, ns in mine.select("loss", "total_ns").iter_rows():
             letter = _LETTERS.get(loss, _IDLE)
@@ -47,5 +49,6 @@ def budget_bar(result: Result, width: int) -> list[str]:
             bar += letter * long
             if long:
                 used[letter] = "idle" if letter == _IDLE else loss
-        lines.append(f"{name} [{bar}] {duration(total)}")
-    return [*lines, *textwrap.wrap(", ".join(f"{letter} {loss}" for letter, loss in used.items()), width)]
+        lines.append(f"{name}[{bar}] {duration(total)}")
+    key_of = ", ".join(f"{letter} {loss}".replace(" ", _FIXED) for letter, loss in used.items())
+    return [*lines, *(line.replace(_FIXED, " ") for line in textwrap.wrap(key_of, width))]

@@ -7,7 +7,8 @@ from typing import Any
 from stepscope.model.note import INCOMPLETE, OF_THE_CAPTURE, Note
 from stepscope.model.result import Result
 from stepscope.model.units import about
-from stepscope.render.table import Pen, note_lines, opening, wrapped
+from stepscope.render.layout import wrapped
+from stepscope.render.table import Pen, note_lines, opening
 
 
 def findings_text(result: Result, width: int = 100, colour: bool = False) -> str:
@@ -18,7 +19,7 @@ def findings_text(result: Result, width: int = 100, colour: bool = False) -> str
     out += [pen.yellow(line) for text in first for line in wrapped(text, width)]
     out.append("")
     for number, row in enumerate(result.rows.iter_rows(named=True), 1):
-        worth = f"{could_give_back(row, result)}  [{row['id']}]"
+        worth = f"{could_save(row, result)}  [{row['id']}]"
         out += [*_finding(number, row, worth, ("", "try", "see"), width, pen), ""]
     skipped = not_looked_for(result)
     out += [line for text in skipped for line in wrapped(text, width)]
@@ -31,6 +32,8 @@ def findings_text(result: Result, width: int = 100, colour: bool = False) -> str
 
 #: So many findings in a first look.
 _FIRST = 3
+#: Detectors that are named in a line; all are in the JSON's `skipped`.
+_NAMED = 12
 
 
 def first_findings_text(result: Result, width: int = 100, colour: bool = False) -> str:
@@ -40,7 +43,7 @@ def first_findings_text(result: Result, width: int = 100, colour: bool = False) 
     out += [pen.yellow(line) for text in parted(result)[0] for line in wrapped(text, width)]
     out.append("")
     for number, row in enumerate(result.rows.head(_FIRST).iter_rows(named=True), 1):
-        out += _finding(number, row, could_give_back(row, result), ("try",), width, pen)
+        out += _finding(number, row, could_save(row, result), ("try",), width, pen)
     if (left := result.rows.height - _FIRST) > 0:
         out.append(f"and {left} more")
     out += [""] * bool(result.rows.height)
@@ -61,10 +64,10 @@ def _qualifies(note: Note) -> str:
     return f"incomplete: {note}; ranks are compared on what all recorded"
 
 
-def could_give_back(row: dict[str, Any], result: Result) -> str:
+def could_save(row: dict[str, Any], result: Result) -> str:
     """What a finding is worth, and how sure that is."""
     of = result.summary["shares_of"]
-    return f"could give back {_with_interval(row)}, {row['share_pct']:.1f} % of the {of}; cause {row['cause']}"
+    return f"could save {_with_interval(row)}, {row['share_pct']:.1f} % of the {of}; cause {row['cause']}"
 
 
 def not_looked_for(result: Result) -> list[str]:
@@ -72,7 +75,12 @@ def not_looked_for(result: Result) -> list[str]:
     reasons: dict[str, list[str]] = {}
     for skipped in result.summary["skipped"]:
         reasons.setdefault(skipped["why"], []).append(skipped["id"])
-    return [f"not looked for: {', '.join(ids)} ({why})" for why, ids in reasons.items()]
+    return [f"not checked: {_some_ids(ids)} ({why})" for why, ids in reasons.items()]
+
+
+def _some_ids(ids: list[str]) -> str:
+    """A few by name; of more, nobody reads the list."""
+    return ", ".join(ids) if len(ids) <= _NAMED else f"{len(ids)} kinds of findings"
 
 
 #: What is said of a finding below its title, by the word before it.

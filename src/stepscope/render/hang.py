@@ -6,8 +6,9 @@ from __future__ import annotations
 from typing import Any
 
 from stepscope.model.result import Result
+from stepscope.render.layout import wrapped
 from stepscope.render.md import code, folded, listed, prose, table
-from stepscope.render.table import Pen, note_lines, opening, to_rows, wrapped
+from stepscope.render.table import Pen, note_lines, opening, to_rows
 
 _LISTS = (("chain", "who waits for whom"), ("before", "before"), ("record_next_time", "record next time"))
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import zip_longest
 
 from rich.cells import cell_len
 
@@ -18,6 +20,7 @@ LEAST_TEXT, _LEAST_OF_ALL = 12, 8
 #: Texts of at most so many cells are not cut: rows are told apart by them, and a number fewer tells more.
 _SHORT_TEXT = 16
 _ROOMY_TEXT = 24
+_NUMBER_AND_UNIT = re.compile(r"(\d) ((?:[nµm]?s|[KMGT]?i?B|GB/s|[MGTPE]FLOP(?:/s)?)\b|%)")
 #: Characters of a cell at most: longer cells are not names, and measuring them is slow.
 _LONGEST = 4096
 
@@ -31,6 +34,8 @@ class Column:
     number: bool
     #: Cells that a text needs at most where it may be wider: whoever shows it wraps it, and nothing is cut.
     room: int | None = None
+    #: Sentences: they go on in the next line, and nothing is cut.
+    prose: bool = False
     full: list[str] = field(init=False)
     broken: bool = field(default=False, init=False)
     limit: int | None = field(default=None, init=False)
@@ -53,7 +58,11 @@ class Column:
 
     @property
     def can_be_cut(self) -> bool:
-        return not self.number and self.room is None
+        return not (self.number or self.prose) and self.room is None
+
+    @property
+    def can_be_narrower(self) -> bool:
+        return self.can_be_cut or (self.prose and self.room is None)
 
     @property
     def constant(self) -> bool:
@@ -71,9 +80,11 @@ class Column:
             return min(self.widest, self.room)
         return self.widest if self.limit is None or self.number else min(self.widest, self.limit)
 
-    def cut(self) -> list[str]:
-        """The cells in the room that the column got."""
-        return self.cells if self.room is not None else cut(self.cells, self.width())
+    def shown(self) -> list[list[str]]:
+        """The lines of every cell, in the room that the column got."""
+        if self.prose and self.room is None:
+            return [wrapped(cell, self.width(), indent=0, whole=False) for cell in self.cells]
+        return [[cell] for cell in (self.cells if self.room is not None else cut(self.cells, self.width()))]
 
     def width(self) -> int:
         return max(self.content(), *(width(t) for t in self.title_lines()))
@@ -109,15 +120,15 @@ def fit(columns: Sequence[Column], budget: int) -> int:
     return 1
 
 
-def lines(columns: Sequence[Column], gap: int) -> tuple[list[str], list[str]]:
-    """Header lines and body lines, padded: numbers to the right, texts to the left."""
+def lines(columns: Sequence[Column], gap: int) -> tuple[list[str], list[list[str]]]:
+    """Header lines and the lines of every row, padded: numbers to the right, texts to the left."""
     widths = [c.width() for c in columns]
     tall = max((len(c.title_lines()) for c in columns), default=0)
     titles = [[""] * (tall - len(c.title_lines())) + c.title_lines() for c in columns]
     head = [_row([t[i] for t in titles], widths, columns, gap) for i in range(tall)]
     head.append((" " * gap).join("─" * w for w in widths))
-    cut = (column.cut() for column in columns)
-    return head, [_row(cells, widths, columns, gap) for cells in zip(*cut, strict=True)]
+    rows = zip(*(column.shown() for column in columns), strict=True)
+    return head, [[_row(cells, widths, columns, gap) for cells in zip_longest(*row, fillvalue="")] for row in rows]
 
 
 def cut(cells: list[str], most: int) -> list[str]:
@@ -175,10 +186,11 @@ def _break(title: str) -> list[str]:
 
 def _cut_texts(columns: Sequence[Column], over: int, least: int) -> None:
     """Take `over` cells from the texts, always from the widest, down to `least`."""
-    texts = [c for c in columns if c.can_be_cut and c.widest > _SHORT_TEXT]
+    texts = [c for c in columns if c.can_be_narrower and c.widest > _SHORT_TEXT]
     for _ in range(over):
+        texts = [c for c in texts if c.width() > (_ROOMY_TEXT if c.prose else least)]
         widest = max(texts, key=Column.width, default=None)
-        if widest is None or widest.width() <= least:
+        if widest is None:
             return
         widest.limit = widest.width() - 1
         if widest.width() > widest.limit:  # its header is as wide
@@ -191,3 +203,12 @@ def _row(cells: Sequence[str], widths: Sequence[int], columns: Sequence[Column],
         for cell, w, column in zip(cells, widths, columns, strict=True)
     ]
     return (" " * gap).join(padded).rstrip()
+
+
+def wrapped(text: str, width: int, indent: int = 2, *, whole: bool = True) -> list[str]:
+    """Lines of `width`; a number and its unit stay together, and words are `whole` unless told otherwise."""
+    joined = _NUMBER_AND_UNIT.sub("\\1\u00a0\\2", text)
+    lines = textwrap.wrap(
+        joined, max(width, 20), subsequent_indent=" " * indent, break_long_words=not whole, break_on_hyphens=False
+    )
+    return [line.replace("\u00a0", " ") for line in lines] or [""]

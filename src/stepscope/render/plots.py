@@ -67,7 +67,7 @@ def plot(result: Result) -> Plot:
     drawing = _DRAWN.get(result.command)
     if drawing is None or (result.command == "compute" and "loss" not in result.rows.columns):
         there = "iterations(), compute(by='budget'), breakdown() and timeline()"
-        raise BadInput(f"plot: there is no picture of {result.command}", f"there are pictures of {there}")
+        raise BadInput(f"plot: no picture of {result.command}", f"there are some of {there}")
     if result.rows.height == 0:
         raise BadInput("plot: the answer has no rows", "ask about another window")
     title, body, height = drawing(result)
@@ -146,7 +146,11 @@ def _timeline(result: Result) -> tuple[str, str, int]:
     low, high = int(rows["start_ns"].min()), int(rows["end_ns"].max())  # type: ignore[arg-type]
     scale = (_WIDTH - _LABELS) / max(high - low, 1)
     body, y = "", 26
-    for (rank, stream), ops in rows.group_by("rank", "stream", maintain_order=True):
+    # Ranks in their order, and of each the streams that have most to do first.
+    busy = rows.group_by("rank", "stream").agg(pl.col("dur_ns").sum()).sort("rank", -pl.col("dur_ns"), "stream")
+    streams = rows.partition_by("rank", "stream", as_dict=True)
+    for rank, stream in busy.select("rank", "stream").iter_rows():
+        ops = streams[rank, stream]
         body += f'<text class="dim" x="4" y="{y + 14}">rank {rank}, stream {stream}</text>'
         for start, ns, role, name in ops.select("start_ns", "dur_ns", "role", "name").iter_rows():
             colour = role if role in ("comm", "copy") else "compute"

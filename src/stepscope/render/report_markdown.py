@@ -25,7 +25,7 @@ def to_markdown(report: Report) -> str:
             out += [prose(part.data["statement"]), ""]
         if part.id == "stragglers":
             out += _stragglers(part)
-    missing = [f"{markdown(m.title)}: not here. {prose(m.why)}" for m in report.missing]
+    missing = [f"{markdown(m.title)}: not answered, since {prose(m.why)}" for m in report.missing]
     out += folded("Notes", listed([*map(prose, report.notes), *missing]))
     out += [f"{code(report.command)} · stepscope {markdown(report.version)}"]
     return "\n".join(out) + "\n"
@@ -39,7 +39,7 @@ def _findings(part: Part) -> list[str]:
     if not rows:
         return [*out, "No findings: a clean bill." if part.data["clean"] else "No findings.", ""]
     out += table(
-        ("", "finding", "ranks", "gives back", "cause", "evidence", "try", "see"),
+        ("", "finding", "ranks", "could save", "cause", "evidence", "try", "see"),
         (
             (
                 str(i + 1),

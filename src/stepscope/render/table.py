@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import textwrap
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -18,13 +17,15 @@ from stepscope.model.statement import STATEMENT
 from stepscope.model.units import INSTANTS, MISSING, file_names, header, show
 from stepscope.render import layout
 from stepscope.render.arrange import arrange, lines
+from stepscope.render.layout import wrapped
 from stepscope.render.plot import pace
 from stepscope.render.roofline import roofline_plot
 
 #: The width when output is not a terminal.
 PIPED_WIDTH = 100
 
-_NUMBER_AND_UNIT = re.compile(r"(\d) ((?:[nµm]?s|[KMGT]?i?B|GB/s|[MGTPE]FLOP(?:/s)?)\b|%)")
+#: Columns of sentences.
+_PROSE = ("why", "meaning", "text")
 
 #: A summary entry that asks for a picture, and is not a figure itself.
 PLOT = "plot"
@@ -143,13 +144,15 @@ def counted(rows: pl.DataFrame, begins: dict[int, int]) -> tuple[pl.DataFrame, l
     if not names or rows.height == 0:
         return rows, []
     if (base := _base(rows, begins)) is not None:
-        return rows.with_columns(pl.col(names) - base), ["times count from the capture's beginning"]
+        return rows.with_columns(pl.col(names) - base), ["times are relative to the start of the capture"]
     least = [rows[name].min() for name in names]
     first = min((t for t in least if isinstance(t, int)), default=0)
     if first < _FAR_NS:
         return rows, []
     second = first // _SECOND
-    return rows.with_columns(pl.col(names) - second * _SECOND), [f"times count from {second} s of the trace's clock"]
+    return rows.with_columns(pl.col(names) - second * _SECOND), [
+        f"times are relative to {second} s on the trace's clock"
+    ]
 
 
 def _base(rows: pl.DataFrame, begins: dict[int, int]) -> pl.Expr | None:
@@ -192,7 +195,7 @@ def columns(rows: pl.DataFrame) -> list[layout.Column]:
         if tree and name == "range":
             # Rows are in the tree's order: indented texts say what paths would, which are long.
             cells = ["  " * (depth or 0) + cell for depth, cell in zip(rows["depth"].to_list(), cells, strict=True)]
-        made.append(layout.Column(titles[name], cells, number))
+        made.append(layout.Column(titles[name], cells, number, prose=name in _PROSE))
     return [c for c in made if not (tree and c.title in ("depth", "path"))]
 
 
@@ -267,12 +270,3 @@ def _pairs(values: dict[str, Any], begins: dict[int, int]) -> str:
     timed = {k: v - begin if str(k).endswith(INSTANTS) and isinstance(v, int) else v for k, v in values.items()}
     said = {k: show(str(k), v) for k, v in timed.items()}
     return " · ".join(f"{header(str(k))} {text}" for k, text in said.items() if text)  # an empty list says nothing
-
-
-def wrapped(text: str, width: int, indent: int = 2) -> list[str]:
-    """Lines of `width`; a number and its unit stay together."""
-    joined = _NUMBER_AND_UNIT.sub("\\1\u00a0\\2", text)
-    lines = textwrap.wrap(
-        joined, max(width, 20), subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False
-    )
-    return [line.replace("\u00a0", " ") for line in lines] or [""]

@@ -18,11 +18,11 @@ _FIGURES: tuple[tuple[str, str, Callable[[Captured], float | None], Callable[[fl
     ("exposed communication", "exposed_ns", lambda c: c.exposed_ns, about, "comm"),
     ("idle", "idle_ns", lambda c: c.idle_ns, about, "idle-host"),
 )
-_WIDTH, _HEIGHT, _LEFT, _BOTTOM = 560, 150, 8, 26
+_WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM = 560, 160, 8, 30, 26
 #: More captures have no room for all their names.
 _MOST_NAMED = 8
 _STYLE = """main{max-width:1200px;margin:0 auto;padding:20px 24px 60px}
-h1{font-size:21px;margin:0 0 4px}h2{font-size:17px;margin:28px 0 6px}
+h1{font-size:21px;margin:0 0 4px}h1,p,li,td.title{overflow-wrap:anywhere}h2{font-size:17px;margin:28px 0 6px}
 .charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(380px,100%),1fr));gap:14px}
 figure{margin:0;border:1px solid var(--line);border-radius:10px;padding:10px 14px;background:var(--panel)}
 figcaption{display:flex;justify-content:space-between;gap:12px;font-size:13px}
@@ -37,16 +37,21 @@ th:first-child,td:first-child{text-align:left;padding-left:0}
 thead th{color:var(--dim);font-weight:400;border-bottom:1px solid var(--line)}
 td.title{text-align:left;white-space:normal;min-width:220px}
 .came{color:var(--accent);font-weight:600}.went{color:var(--dim)}
-code{font:12px/1.5 var(--mono);overflow-wrap:anywhere}"""
+code{font:12px/1.5 var(--mono);overflow-wrap:anywhere}
+@media(max-width:700px){main{padding:16px 12px 40px}svg text{font-size:19px}
+table{font-size:12px}th,td{padding-left:8px}td.title{min-width:120px}
+thead th{white-space:normal}td.title code{display:block;font-size:11px;color:var(--dim)}}"""
 
 
 def to_markdown(trend: Trend, command: str) -> str:
     """A table of figures, one of findings, and what came and went."""
     names = [one.name for one in trend.captures]
     out = [f"### stepscope: {len(names)} captures over time", ""]
-    cells = zip(map(markdown, names), *_columns(trend.captures), strict=True)
-    out += table(("capture", *(title for title, *_ in _FIGURES)), cells, numbers=range(1, 5))
-    rows = ([markdown(title), *(map(_gain, gains))] for _, title, gains in trend.findings())
+    columns, without = _columns(trend.captures)
+    cells = zip(map(markdown, names), *columns.values(), strict=True)
+    out += table(("capture", *columns), cells, numbers=range(1, 1 + len(columns)))
+    out += [f"{without}\n"] if without else []
+    rows = ([f"{markdown(title)} `{key}`", *(map(_gain, gains))] for key, title, gains in trend.findings())
     out += table(("finding", *map(markdown, names)), rows, numbers=range(1, len(names) + 1))
     out += [*listed(map(markdown, trend.changes())), ""]
     out += listed(f"not read: {markdown(one.name)}: {markdown(one.why)}" for one in trend.unread)
@@ -63,13 +68,15 @@ def to_html(trend: Trend, command: str) -> str:
         _chart(trend.captures, title, figure, write, colour) for title, _, figure, write, colour in _FIGURES
     )
     names = "".join(f'<th scope="col">{escape(one.name)}</th>' for one in trend.captures)
+    _, lacking = _columns(trend.captures)
+    without = f"; {lacking}" if lacking else ""
     body = (
         f"<main><h1>{len(trend.captures)} captures over time</h1><p>{escape(said)}</p>"
         f'<div class="charts">{charts}</div>'
         f"<h2>Findings that came and went</h2>{_scroll('findings by capture', _findings(trend, names))}"
         f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in trend.changes())}</ul>"
         f"<h2>Figures</h2>{_scroll('figures by capture', _table(trend))}"
-        f'<p class="dim">Means over the ranks of the step that each capture is asked about by default.</p>'
+        f'<p class="dim">Means over the ranks of the step that each capture is asked about by default{without}.</p>'
         f"{''.join(f'<p class=dim>not read: {escape(one.name)}: {escape(one.why)}</p>' for one in trend.unread)}"
         f"<p><code>$ {escape(command)}</code></p></main>"
     )
@@ -80,9 +87,12 @@ def _scroll(label: str, inner: str) -> str:
     return f'<div class="scroll" role="region" tabindex="0" aria-label="{label}"><table>{inner}</table></div>'
 
 
-def _columns(captures: Sequence[Captured]) -> list[list[str]]:
-    """Each figure of all captures, in one unit."""
-    return [alike(name, [figure(one) for one in captures]) for _, name, figure, _, _ in _FIGURES]
+def _columns(captures: Sequence[Captured]) -> tuple[dict[str, list[str]], str]:
+    """Each figure of all captures by its title, in one unit; and which of them no capture has."""
+    values = {title: (name, [figure(one) for one in captures]) for title, name, figure, _, _ in _FIGURES}
+    without = [title for title, (_, column) in values.items() if all(value is None for value in column)]
+    shown = {title: alike(*named) for title, named in values.items() if title not in without}
+    return shown, f"without a value: {', '.join(without)}" if without else ""
 
 
 def _gain(ns: int | None) -> str:
@@ -90,11 +100,10 @@ def _gain(ns: int | None) -> str:
 
 
 def _table(trend: Trend) -> str:
-    head = "".join(
-        f'<th scope="col">{title}</th>' for title in ("capture", "ranks", "window", *(f[0] for f in _FIGURES))
-    )
+    columns, _ = _columns(trend.captures)
+    head = "".join(f'<th scope="col">{title}</th>' for title in ("capture", "ranks", "window", *columns))
     rows = ""
-    for one, *values in zip(trend.captures, *_columns(trend.captures), strict=True):
+    for one, *values in zip(trend.captures, *columns.values(), strict=True):
         cells = "".join(f"<td>{escape(text)}</td>" for text in (str(one.ranks), one.window, *values))
         rows += f'<tr><th scope="row" title="{escape(one.path, quote=True)}">{escape(one.name)}</th>{cells}</tr>'
     return f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody>"
@@ -104,7 +113,7 @@ def _findings(trend: Trend, names: str) -> str:
     rows = ""
     for key, title, gains in trend.findings():
         cells = ""
-        for before, ns in zip([None, *gains], gains, strict=False):
+        for before, ns in zip([gains[0], *gains], gains, strict=False):  # before the first, nothing is known
             came, went = before is None and ns is not None, before is not None and ns is None
             text = about(ns) if ns is not None else "gone" if went else "–"
             cells += f'<td class="{"came" if came else "went" if went else ""}">{escape(text)}</td>'
@@ -124,22 +133,22 @@ def _chart(
     """A line from capture to capture, from zero; where a capture lacks the figure, there is a gap."""
     values = [figure(one) for one in captures]
     known = [value for value in values if value is not None]
-    if not known:
-        return ""  # the table says that it was not recorded
+    if not any(known):
+        return ""  # a line at zero shows nothing; the table says what was not recorded
     most = max(*known, 1e-9)
     step = (_WIDTH - 2 * _LEFT) / max(len(values) - 1, 1)
     points = [
-        None if v is None else (_LEFT + k * step, 14 + (_HEIGHT - _BOTTOM - 14) * (1 - v / most))
+        None if v is None else (_LEFT + k * step, _TOP + (_HEIGHT - _BOTTOM - _TOP) * (1 - v / most))
         for k, v in enumerate(values)
     ]
-    marks = ""
+    lines = marks = ""
     for k, (point, value) in enumerate(zip(points, values, strict=True)):
         if point is None or value is None:
             continue
         x, y = point
         if k and (before := points[k - 1]) is not None:
             ends = f'x1="{before[0]:.1f}" y1="{before[1]:.1f}" x2="{x:.1f}" y2="{y:.1f}"'
-            marks += f'<line {ends} style="stroke:var(--{colour});stroke-width:2"/>'
+            lines += f'<line {ends} style="stroke:var(--{colour});stroke-width:2"/>'
         anchor = "start" if k == 0 else "end" if k == len(values) - 1 else "middle"
         name = escape(captures[k].name)
         marks += f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" style="fill:var(--{colour})">'
@@ -151,6 +160,7 @@ def _chart(
     base = f'<line x1="0" x2="{_WIDTH}" y1="{_HEIGHT - _BOTTOM}" y2="{_HEIGHT - _BOTTOM}" style="stroke:var(--line)"/>'
     told = ", ".join(map(write, known))
     return (
-        f"<figure><figcaption><b>{title}</b><span class=dim>{write(known[-1])} last</span></figcaption>"
-        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{title}: {told}">{base}{marks}</svg></figure>'
+        f"<figure><figcaption><b>{title}</b><span class=dim>last: {write(known[-1])}</span></figcaption>"
+        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{title}: {told}">'
+        f"{base}{lines}{marks}</svg></figure>"
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,10 +24,24 @@ class Asker:
     rules: tuple[str, ...] = ()
     #: for the snapshots of the allocator that were given beside the profile
     of_memory: Asker | None = None
+    #: who answers questions about one rank of it
+    of_rank: Callable[[int], Callable[..., Result]] | None = None
 
     def ask(self, name: str, **options: Any) -> Result:
         """The answer to `name`, in the window where the question has one."""
         return self.answer(name, **{**options, **self._window(name)})
+
+    def ask_each(self, name: str, ranks: Iterable[int], **options: Any) -> Iterator[Result]:
+        """The answers to `name` that make up the one about these ranks.
+
+        Of all of a capture, a rank at a time: those of all together may be hundreds of MB. Which step is asked about
+        may rest on all ranks.
+        """
+        if self.of_rank is None or not options.get("whole"):
+            yield self.ask(name, **options)
+            return
+        for rank in ranks:
+            yield self.of_rank(rank)(name, **{**options, **self._window(name)})
 
     def command(self, name: str, *words: str, **options: Any) -> str:
         """The command line that prints the same."""

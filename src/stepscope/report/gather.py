@@ -13,7 +13,6 @@ from stepscope.errors import Changed, StepscopeError
 from stepscope.files import budget
 from stepscope.model import heading
 from stepscope.model.note import Note
-from stepscope.model.result import Result
 from stepscope.report.asker import Asker
 from stepscope.report.part import Missing, Part
 from stepscope.report.sections import (
@@ -30,6 +29,8 @@ from stepscope.report.sections import (
     stragglers,
     timeline,
 )
+from stepscope.timeline.messages import Rank
+from stepscope.timeline.ranks import ranks_of_setup
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Report:
     source: str
     command: str
     version: str
-    ranks: list[dict[str, Any]]
+    ranks: list[Rank]
     findings: Part | None
     breakdown: Part
     parts: list[Part]
@@ -76,7 +77,10 @@ def gather(asker: Asker, command: str, *, drawn: bool = True) -> Report:
     asked = (*run, compute, overlap, peak, *measured, memory, collectives, stragglers)
     begun, total = count(1), len(asked) + 1 + 2 * drawn  # findings; the timeline and the pipeline's chart
     drawing = tried(timeline.TITLE, timeline.make) if drawn else None
+    # What a drawing or a diagnosis held is more than what it leaves, and settling looks at growth alone.
+    budget.give_back()
     concluded = tried(findings.TITLE, findings.make)
+    budget.give_back()
     made = [tried(s.TITLE, s.make) for s in asked]
     if drawing is not None:
         made.append(tried(pipeline.TITLE, pipeline.make, drawing.scales))
@@ -94,13 +98,3 @@ def gather(asker: Asker, command: str, *, drawn: bool = True) -> Report:
         missing=missing,
         notes=list(dict.fromkeys(notes)),
     )
-
-
-def ranks_of_setup(setup: Result) -> list[dict[str, Any]]:
-    """Every rank with its place in the mesh, as labels beside it say: `pp 0 ep 3`."""
-    axes = [c.removesuffix("_rank") for c in setup.rows.columns if c.endswith("_rank")]
-    out = []
-    for row in setup.rows.to_dicts():
-        place = [f"{a} {row[f'{a}_rank']}" for a in axes if (row[f"{a}_size"] or 1) > 1]
-        out.append({"rank": row["rank"], "host": row["host"], "gpu": row["gpu"], "place": " ".join(place)})
-    return out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,17 +13,21 @@ from stepscope.model.result import Result
 
 @dataclass(frozen=True)
 class Part:
-    """What the page draws as one section. `data` is JSON of the section's own shape."""
+    """What the page draws as one section. `data` is of the section's own shape (report/messages)."""
 
     id: str
     title: str
     command: str
     windows: list[str]
     notes: list[Note]
-    data: dict[str, Any] = field(default_factory=dict)
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+    def shown(self) -> dict[str, Any]:
+        """As the page gets it: what every section has, and its own."""
+        return {"title": self.title, "command": self.command, "windows": self.windows, **self.data}
 
 
-def part(id: str, title: str, command: str, result: Result, **data: Any) -> Part:
+def part(id: str, title: str, command: str, result: Result, data: Mapping[str, Any]) -> Part:
     """The part that rests on `result`."""
     return Part(id, title, command, heading.window_lines(result), result.notes, data)
 

@@ -124,12 +124,12 @@ def refusal(path: Path) -> BadInput:
         if head.startswith(magic) or _text(head).startswith(magic):
             return BadInput(f"{path}: {what}", fix)
     if head.startswith(_GZIP) and _inflate(head).startswith(_SQLITE):
-        return BadInput(f"{path}: is a gzip-compressed SQLite file", "decompress it first: `gunzip`")
+        return BadInput(f"{path}: a gzip-compressed SQLite file", "decompress it first: `gunzip`")
     if path.suffix.lower() in (".nsys-rep", ".qdrep"):
-        return BadInput(f"{path}: is not an nsys report (damaged, or cut off)", "copy or capture it again")
+        return BadInput(f"{path}: not a whole nsys report (damaged, or cut off)", "copy or capture it again")
     if path.suffix.lower() == ".ncu-rep":
-        return BadInput(f"{path}: is not a Nsight Compute report (damaged, or cut off)", "copy or capture it again")
-    return BadInput(f"{path}: is not a profile", f"give {KINDS}")
+        return BadInput(f"{path}: not a whole Nsight Compute report (damaged, or cut off)", "copy or capture it again")
+    return BadInput(f"{path}: not a profile", f"give {KINDS}")
 
 
 def _head(path: Path) -> bytes:

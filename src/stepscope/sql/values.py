@@ -1,13 +1,15 @@
 """Rows of DuckDB as a frame of the types that answers have: whole numbers, floats, truth values, texts, lists of them.
 
 A MAP is a list of its keys with their values. What has no such type (times, UUID, BLOB, UNION, …) is the text that
-DuckDB writes for it.
+DuckDB writes for it; so is a column of numbers of which one would be rounded (HUGEINT beyond 64 bits, DECIMAL of more
+digits than a float has).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
     from duckdb.sqltypes import DuckDBPyType
 
 _INTEGERS = frozenset({"tinyint", "smallint", "integer", "bigint", "utinyint", "usmallint", "uinteger"})
-#: A number of a profile is never beyond 64 bits; where one is, it is a float.
+#: A number of a profile is never beyond 64 bits; where one is, the column is text, which has all its digits.
 _LARGE = frozenset({"ubigint", "hugeint", "uhugeint"})
 _FLOATS = frozenset({"double", "float", "decimal"})
 _TEXTS = frozenset({"varchar", "enum", "null"})
@@ -80,19 +82,40 @@ def _series(column: Column, values: Sequence[Any]) -> pl.Series:
         return _plain(column, kind, values)
     try:
         return pl.Series(column.name, [_value(value, kind) for value in values], dtype=kind)
-    except (OverflowError, TypeError, pl.exceptions.PolarsError):  # a number beyond 64 bits in it
-        return pl.Series(column.name, [None if v is None else str(v) for v in values], dtype=pl.String)
+    except (OverflowError, TypeError, pl.exceptions.PolarsError):  # a number in it that would be rounded
+        return _texts(column, values)
 
 
 def _plain(column: Column, kind: pl.DataType, values: Sequence[Any]) -> pl.Series:
-    if column.kind in _LARGE:
-        try:
-            return pl.Series(column.name, values, dtype=kind)
-        except (OverflowError, TypeError, pl.exceptions.PolarsError):
-            kind = pl.Float64()
-    if kind == pl.Float64():
-        values = [None if v is None else float(v) for v in values]
-    return pl.Series(column.name, values, dtype=kind)
+    try:
+        if kind == pl.Float64():
+            values = [None if v is None else _float(v) for v in values]
+        return pl.Series(column.name, values, dtype=kind)
+    except (OverflowError, TypeError, pl.exceptions.PolarsError):
+        if column.kind not in (*_LARGE, "decimal"):
+            raise
+        return _texts(column, values)
+
+
+def _texts(column: Column, values: Sequence[Any]) -> pl.Series:
+    return pl.Series(column.name, [None if v is None else _text(v) for v in values], dtype=pl.String)
+
+
+def _text(value: Any) -> str:
+    """As DuckDB writes it."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key!r}: {_text(of)}" for key, of in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_text, value)) + "]"
+    return "NULL" if value is None else str(value)
+
+
+def _float(value: Any) -> float:
+    """The number with all its digits; `OverflowError` where a float has fewer."""
+    number = float(value)
+    if isinstance(value, Decimal) and Decimal(repr(number)) != value:
+        raise OverflowError
+    return number
 
 
 def _value(value: Any, kind: pl.DataType) -> Any:
@@ -105,7 +128,7 @@ def _value(value: Any, kind: pl.DataType) -> Any:
         return [_value(item, inner) for item in items]
     if isinstance(kind, pl.Struct):
         return {field.name: _value(value[field.name], _of(field.dtype)) for field in kind.fields}
-    return float(value) if kind == pl.Float64() else value
+    return _float(value) if kind == pl.Float64() else value
 
 
 def _entries(value: dict[Any, Any], entry: pl.DataType) -> list[dict[str, Any]]:

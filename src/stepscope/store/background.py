@@ -12,6 +12,8 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 
+from stepscope.files import leaving
+
 #: Tasks hold frames in memory: with this many waiting, the next one waits for the oldest.
 _WAITING = 2
 
@@ -48,6 +50,7 @@ def flush() -> None:
             _pending.popleft().exception()
 
 
+@leaving.before
 def drop() -> None:
     """Do not begin what waits, and wait for what is being done, but not long: somebody wants to leave."""
     with _lock:

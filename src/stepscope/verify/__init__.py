@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from stepscope.verify.verify import COLUMNS, Expected, expected_of, together, verify
+from stepscope.verify.verify import Expected, expected_of, together, verify
 
-__all__ = ["COLUMNS", "Expected", "expected_of", "together", "verify"]
+__all__ = ["Expected", "expected_of", "together", "verify"]

@@ -7,6 +7,8 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
 from stepscope.capture import manifest
 from stepscope.capture.wants import TORCH
 from stepscope.errors import BadInput
@@ -29,6 +31,9 @@ _RANGES = {"pytorch": "%, op_id = %", "shapes": "%, sizes = %"}
 #: How the payload of a mark that nsys writes for a sample begins: without one, the sample has no stack.
 _PAYLOADS = {"python-sampling": '{"Python Periodic Sampling":%'}
 
+#: What is in the names of the counters that torch's CUPTI backend writes.
+_COUNTERS = {"clocks": "SM Clock", "pm": " (%)"}
+
 
 def arrived(profile: Profile, files: list[Path], wants: list[str]) -> Check:
     """Each of them in at least one file; what no file can tell is left out."""
@@ -40,6 +45,7 @@ def arrived(profile: Profile, files: list[Path], wants: list[str]) -> Check:
     for want in wants:
         if options := TORCH.get(want):  # what torch.profiler says of its own
             found[want] = found.get(want, False) or all(option in traced for option in options)
+    found |= _by_backend(profile, wants)
     if any(s.format == "kineto" for s in profile.sources) and "pytorch" in wants:
         found["pytorch"] = True
     missing = [want for want in wants if found.get(want) is False]
@@ -50,6 +56,23 @@ def arrived(profile: Profile, files: list[Path], wants: list[str]) -> Check:
         return Check(name, OK, "", text, ", ".join(wants))
     fix = f"{', '.join(missing)} did not arrive: see log.txt for what the profiler says, and stepscope capture doctor"
     return Check(name, FAILED, "", text, ", ".join(wants), fix)
+
+
+def _by_backend(profile: Profile, wants: list[str]) -> dict[str, bool]:
+    """What torch's CUPTI backend records; edges of graphs only where graphs were replayed."""
+    found = {}
+    if asked := {want: mark for want, mark in _COUNTERS.items() if want in wants}:
+        # Reading counters brings their names: they come first.
+        named = profile.counters["name"].unique() if profile.has("counters") else pl.Series(dtype=pl.UInt32)
+        texts = " ".join(profile.names.gather(named))
+        found = {want: mark in texts for want, mark in asked.items()}
+    if "graph" in wants and (profile.has("dependencies") or _replayed(profile)):
+        found["graph"] = profile.has("dependencies")
+    return found
+
+
+def _replayed(profile: Profile) -> bool:
+    return any(frame["graph_node"].null_count() < frame.height for _, frame in profile.by_rank("ops", detail=True))
 
 
 def _in_exports(files: list[Path], wants: list[str]) -> dict[str, bool]:

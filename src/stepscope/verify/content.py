@@ -28,7 +28,7 @@ def kernels(data: list[RankData], gpu: bool) -> Check:
         return Check("kernels", SKIPPED, "", "the machine had no GPU: the capture is of the host", "")
     counts = {d.rank: int(d.is_kernel.sum()) for d in data}
     none = [r for r, n in counts.items() if n == 0]
-    found = f"{min(counts.values(), default=0)} to {max(counts.values(), default=0)} per rank"
+    found = _of_each(counts)
     fix = f"{capture_with()} while the GPU works" if none else ""
     return Check("kernels", FAILED if none else OK, ranks_text(none), found, "on every rank", fix)
 
@@ -36,9 +36,15 @@ def kernels(data: list[RankData], gpu: bool) -> Check:
 def ranges(data: list[RankData]) -> Check:
     counts = {d.rank: len(d.own_ranges) for d in data}
     none = [r for r, n in counts.items() if n == 0]
-    found = f"{min(counts.values(), default=0)} to {max(counts.values(), default=0)} per rank"
+    found = _of_each(counts)
     fix = capture_by("--ranges phases") if none else ""
     return Check("ranges", FAILED if none else OK, ranks_text(none), found, "on every rank", fix)
+
+
+def _of_each(counts: dict[int, int]) -> str:
+    """`248 per rank`, or `202 to 715 per rank`."""
+    least, most = min(counts.values(), default=0), max(counts.values(), default=0)
+    return f"{least if least == most else f'{least} to {most}'} per rank"
 
 
 def clock(data: list[RankData]) -> Check:
@@ -55,7 +61,7 @@ def clock(data: list[RankData]) -> Check:
 def size(files: list[Path], most: int) -> Check:
     sizes = {f: f.stat().st_size if f.is_file() else sum(p.stat().st_size for p in f.rglob("*")) for f in files}
     largest = max(sizes.values(), default=0)
-    found = f"{show_size(largest)} the largest of {len(sizes)} file{'s' * (len(sizes) != 1)}"
+    found = f"{show_size(largest)}{f' for the largest of {len(sizes)} files' * (len(sizes) > 1)}"
     fix = "fewer steps or micro-batches, or one report per rank (stepscope capture plan)" if largest > most else ""
     return Check("size", FAILED if largest > most else OK, "", found, f"at most {show_size(most)}", fix)
 

@@ -5,33 +5,35 @@ A check is `ok`, `warning` (the figures stand, with this in mind), `failed` (cap
 
 from __future__ import annotations
 
+import sqlite3
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 import polars as pl
 
 from stepscope.capture import manifest, step_times
+from stepscope.capture.private import secrets_in
 from stepscope.capture.size import parse_size
 from stepscope.derive.rank.data import ranks_of
 from stepscope.errors import GateFailed
 from stepscope.model.note import noted
 from stepscope.model.profile import Profile
 from stepscope.model.ranks import world_of
-from stepscope.model.result import Col, Result, rows
-from stepscope.verify import about, asked, content, private, whole
-from stepscope.verify.check import FAILED, WARNING, Check
+from stepscope.model.result import Result, rows
+from stepscope.verify import about, asked, content, whole
+from stepscope.verify.check import FAILED, OK, WARNING, Check
 
-COLUMNS = (
-    Col("check", "what was checked"),
-    Col("status", "ok, warning, failed or skipped"),
-    Col("ranks", "ranks that it is about; empty for all"),
-    Col("found", "what the capture has"),
-    Col("expected", "what it should have"),
-    Col("fix", "what to do"),
-)
+
+class Row(TypedDict):
+    check: Annotated[str, "what was checked"]
+    status: Annotated[str, "ok, warning, failed or skipped"]
+    ranks: Annotated[str, "ranks that it is about; empty for all"]
+    found: Annotated[str, "what the capture has"]
+    expected: Annotated[str, "what it should have"]
+    fix: Annotated[str, "what to do"]
 
 
 @dataclass(frozen=True)
@@ -118,11 +120,11 @@ def verify(profile: Profile, files: list[Path], expected: Expected | None = None
         asked.arrived(profile, files, want.wants),
         asked.payloads(profile),
         asked.parity(want.environments),
-        private.secrets(files),
+        secrets(files),
     ]
     count = Counter(c.status for c in checks)
     failed = [c for c in checks if c.status == FAILED]
-    result = Result(rows(COLUMNS, [asdict(c) for c in checks]), summary=dict(sorted(count.items())))
+    result = Result(rows(Row, [asdict(c) for c in checks]), summary=dict(sorted(count.items())))
     result.command, result.ranks, result.sources = "capture verify", len(ranks), profile.sources
     result.world = world_of(profile.ranks)
     for c in checks:  # in full: a table cuts them
@@ -134,3 +136,21 @@ def verify(profile: Profile, files: list[Path], expected: Expected | None = None
         more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
         raise GateFailed(f"the capture is not good: {first}{more}", failed[0].fix or None, result)
     return result
+
+
+_MOST_NAMED = 5
+
+
+def secrets(files: list[Path]) -> Check:
+    """Values that look like tokens or keys, by the names of their variables: nsys writes the whole environment."""
+    names: set[str] = set()
+    for file in files:
+        try:
+            names |= set(secrets_in(file))
+        except (OSError, sqlite3.Error, pl.exceptions.PolarsError):  # what is wrong with it another check says
+            continue
+    if not names:
+        return Check("secrets", OK, found="none")
+    shown = ", ".join(sorted(names)[:_MOST_NAMED]) + (f" and {len(names) - _MOST_NAMED} more" * (len(names) > 5))
+    fix = "share an export (stepscope export --anonymize); `capture run` leaves such variables out; change the keys"
+    return Check("secrets", WARNING, found=f"values that look like keys: {shown}", expected="none", fix=fix)

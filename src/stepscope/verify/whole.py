@@ -48,7 +48,7 @@ def launches(data: list[RankData]) -> Check:
     if not total:
         return Check(name, SKIPPED, "", "no launch calls recorded", "")
     if not lost:
-        return Check(name, OK, "", f"all of {total} launches have their op", "an op for every launch")
+        return Check(name, OK, "", f"all {total} launches have their op", "an op for every launch")
     fix = "synchronize the device before the profiler stops (stepscope.annotate.step does)"
     return Check(
         name, FAILED, ranks_text(lost), f"{sum(lost.values())} of {total} launches have no op", "an op each", fix
@@ -83,6 +83,6 @@ def records(profile: Profile, data: list[RankData]) -> Check:
     damaged = [n for n in profile.notes if n.code == "file-damaged"]
     said = [*damaged, *unnamed, *(n for n in profile.notes if n.code in IMPOSSIBLE)]
     if not said:
-        return Check("records", OK, "", "all can be", "")
+        return Check("records", OK, "", "all are possible", "")
     more = f" (and {len(said) - 1} more: stepscope info)" if len(said) > 1 else ""
-    return Check("records", FAILED, "", said[0] + more, "none that cannot be", "export again; else capture again")
+    return Check("records", FAILED, "", said[0] + more, "none that is impossible", "export again; else capture again")

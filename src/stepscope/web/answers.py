@@ -7,24 +7,26 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any
+from typing import cast
 
 import stepscope
 from stepscope import progress
 from stepscope.errors import StepscopeError
 from stepscope.intervals.arrays import Mask
 from stepscope.model.command_line import command_line, flags
-from stepscope.report.scale import placed
+from stepscope.report.messages.step import Steps
 from stepscope.report.sections import findings as concluded
 from stepscope.report.sections import steps
+from stepscope.timeline.block import MOST_PIXELS, MOST_ROWS, block
+from stepscope.timeline.scale import placed
+from stepscope.timeline.track import Track
 from stepscope.web.asked import Asked, BadRequest
-from stepscope.web.block import MOST_PIXELS, MOST_ROWS, block
 from stepscope.web.details import details
-from stepscope.web.scene import Scene
+from stepscope.web.messages import Conclusion, DetailsData, MatchData, SceneData, SearchData, SpanData, SqlData
+from stepscope.web.scene import Served
 from stepscope.web.search import Found, search, texts_matching
 from stepscope.web.span import span
 from stepscope.web.sql import MOST_QUERY, answered
-from stepscope.web.track import Track
 
 #: Searches that are kept: one has a number for each match.
 _KEPT = 4
@@ -35,10 +37,10 @@ _LOOK_S = 0.1
 class Answers:
     """What was opened. Views are answered from arrays that never change; questions to a profile, one at a time."""
 
-    def __init__(self, scenes: list[Scene]) -> None:
+    def __init__(self, scenes: list[Served]) -> None:
         self._scenes = scenes
         self._locks = [threading.Lock() for _ in scenes]
-        self._conclusions: dict[int, dict[str, Any]] = {}
+        self._conclusions: dict[int, Conclusion] = {}
         #: since when, and on what, the findings are worked on
         self._begun, self._doing = time.monotonic(), ""
         self._search = lru_cache(maxsize=_KEPT)(self._searched)
@@ -61,7 +63,7 @@ class Answers:
             self._conclusions[i] = _conclusion(scene)
         progress.listen(None)
 
-    def scene(self) -> dict[str, Any]:
+    def scene(self) -> SceneData:
         first, *beside = [scene.asker.paths for scene in self._scenes]
         others = [path for paths in beside for path in paths]
         return {
@@ -85,7 +87,7 @@ class Answers:
                 matches = None
         return block(scene, rows, lo, hi, asked.number("px", 1, MOST_PIXELS), matches)
 
-    def search(self, asked: Asked) -> dict[str, Any]:
+    def search(self, asked: Asked) -> SearchData:
         which, _ = self._of(asked)
         try:
             matches = self._search(which, asked.text("q"))
@@ -99,7 +101,7 @@ class Answers:
             "names": matches.names,
         }
 
-    def match(self, asked: Asked) -> dict[str, Any]:
+    def match(self, asked: Asked) -> MatchData:
         """The k-th match, or without `k` the first at `at` or later."""
         which, scene = self._of(asked)
         try:
@@ -112,14 +114,14 @@ class Answers:
             return matches.at(scene, asked.number("k", -(10**9), 10**9))
         return matches.at(scene, int(matches.start.searchsorted(asked.number("at", -(10**18)))))
 
-    def span(self, asked: Asked) -> dict[str, Any]:
+    def span(self, asked: Asked) -> SpanData:
         which, scene = self._of(asked)
         lo, hi = asked.moments()
         ranks = [r for r in asked.numbers("ranks", max(scene.lines) + 1) if r in scene.lines] or list(scene.lines)
         with self._alone(which):
             return span(scene, ranks, lo, hi)
 
-    def details(self, asked: Asked) -> dict[str, Any]:
+    def details(self, asked: Asked) -> DetailsData:
         which, scene = self._of(asked)
         lane = asked.number("lane", 0, len(scene.tracks) - 1)
         track = scene.tracks[lane]
@@ -129,16 +131,16 @@ class Answers:
         with self._alone(which):
             return details(scene, lane, row)
 
-    def sql(self, asked: Asked) -> dict[str, Any]:
+    def sql(self, asked: Asked) -> SqlData:
         which, scene = self._of(asked)
         with self._alone(which):
             return answered(scene, asked.text("q", MOST_QUERY))
 
-    def findings(self, asked: Asked) -> dict[str, Any]:
+    def findings(self, asked: Asked) -> Conclusion:
         which, _ = self._of(asked)
         if which not in self._conclusions:
             return {"ready": False, "seconds": time.monotonic() - self._begun, "doing": self._doing}
-        return {"ready": True, **self._conclusions[which]}
+        return self._conclusions[which]
 
     @contextmanager
     def _alone(self, which: int) -> Iterator[None]:
@@ -151,7 +153,7 @@ class Answers:
         finally:
             self._locks[which].release()
 
-    def _of(self, asked: Asked) -> tuple[int, Scene]:
+    def _of(self, asked: Asked) -> tuple[int, Served]:
         which = asked.number("p", 0, len(self._scenes) - 1, 0)
         return which, self._scenes[which]
 
@@ -162,21 +164,16 @@ class Answers:
         return texts_matching(self._scenes[which], wanted)
 
 
-def _conclusion(scene: Scene) -> dict[str, Any]:
+def _conclusion(scene: Served) -> Conclusion:
     """Findings with their places on the drawn clock, and ranks by how long the others waited for them."""
-    conclusion: dict[str, Any] = {"findings": None, "why": None, "late": {}, "steps": None}
+    conclusion = Conclusion(ready=True, findings=None, why=None, late={}, steps=None)
     try:
         part = concluded.make(scene.asker)
-        rows = [
-            {**row, "where": [p for w in row["where"] if (p := placed(w, scene.lines))]} for row in part.data["rows"]
-        ]
-        about = {"title": part.title, "command": part.command, "windows": part.windows}
-        conclusion["findings"] = {**about, **part.data, "rows": rows}
+        conclusion["findings"] = concluded.placed_at(part, lambda where: placed(where, scene.lines))
     except StepscopeError as reason:
         conclusion["why"] = str(reason)
     if steps.wanted(scene.asker):
-        drawn = steps.make(scene.asker)
-        conclusion["steps"] = {"title": drawn.title, "command": drawn.command, "windows": drawn.windows, **drawn.data}
+        conclusion["steps"] = cast("Steps", steps.make(scene.asker).shown())
     try:
         late = scene.asker.ask("stragglers").rows
         conclusion["late"] = {str(rank): ns for rank, ns in late.select("rank", "late_ns").iter_rows()}

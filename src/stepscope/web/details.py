@@ -15,30 +15,35 @@ from stepscope.intervals.arrays import I64, NONE
 from stepscope.model.demangle import demangle
 from stepscope.model.statement import several
 from stepscope.model.units import duration
-from stepscope.report.lanes import MARKS
+from stepscope.timeline.kinds import MARKS
+from stepscope.timeline.track import Track
 from stepscope.web.functions import GROUP as FUNCTIONS
 from stepscope.web.functions import facts, launched
-from stepscope.web.scene import Scene, data_of
-from stepscope.web.track import Track
+from stepscope.web.messages import DetailsData
+from stepscope.web.scene import Served, data_of
 
 #: Ops of one call that arrows lead to.
 _MOST_ARROWS = 64
 
 
-def details(scene: Scene, lane: int, row: int) -> dict[str, Any]:
+def details(scene: Served, lane: int, row: int) -> DetailsData:
     """The mark `row` of a lane."""
     track = scene.tracks[lane]
     assert isinstance(track, Track)
     text = scene.texts[int(track.name[row])]
-    details: dict[str, Any] = {
+    lo, hi = int(track.start[row]), int(track.end[row])
+    own_lo, own_hi = (scene.own(track.rank, at) for at in (lo, hi))
+    of = {"rank": str(track.rank), "start": own_lo, "end": max(own_hi, own_lo + 1)}
+    details: DetailsData = {
         "lane": lane,
         "row": row,
         "rank": track.rank,
-        "start": int(track.start[row]),
-        "end": int(track.end[row]),
+        "start": lo,
+        "end": hi,
         "name": demangle(text) if track.group == "streams" else text,
         "facts": [],
         "arrows": [],
+        "command": scene.asker.command("timeline", **of),
     }
     data = data_of(scene, track.rank)
     if data is not None and track.group == "streams":
@@ -48,30 +53,27 @@ def details(scene: Scene, lane: int, row: int) -> dict[str, Any]:
     elif data is not None and track.group == FUNCTIONS:
         details["facts"] += facts(scene.profile, data, int(track.row[row]))
         _launches(scene, data, track.level, launched(data, int(track.row[row])), details)
-    lo, hi = (scene.own(track.rank, details[key]) for key in ("start", "end"))
-    of = {"rank": str(track.rank), "start": lo, "end": max(hi, lo + 1)}
-    details["command"] = scene.asker.command("timeline", **of)
     return details
 
 
-def _of_op(scene: Scene, data: RankData, op: int, found: dict[str, Any]) -> None:
+def _of_op(scene: Served, data: RankData, op: int, found: DetailsData) -> None:
     one = np.array([op], np.int64)
     (row,) = data.ops[op].to_dicts()
     add = found["facts"].append
-    add(["starts", str(row["start_ns"]), "instant"])
+    add(("starts", str(row["start_ns"]), "instant"))
     if (range_ := data.text_of(data.enclosing(one))[0]) is not None:
-        add(["range", range_, "text"])
+        add(("range", range_, "text"))
     if data.ranges.height and (stage := data.stage_of(one)[0]) != NO_STAGE:
-        add(["stage", stage, "text"])
+        add(("stage", stage, "text"))
     told = callers(data, one).row(0, named=True)
-    for title, key in (("torch op", "torch_op"), ("module", "module")):
+    for title, key in (("torch op", "torch_op"), ("module", "module"), ("line", "line")):
         if told[key] not in (None, range_):  # without modules, a range stands in for one
-            add([title, told[key], "text"])
+            add((title, told[key], "text"))
     detail = _detail(scene, data.rank, op)
     for title, stem in (("grid", "grid"), ("block", "block")):
         sizes = [detail.get(f"{stem}_{axis}") for axis in "xyz"]
         if None not in sizes:
-            add([title, " × ".join(map(str, sizes)), "text"])
+            add((title, " × ".join(map(str, sizes)), "text"))
     for title, key, unit in (
         ("registers per thread", "registers", "text"),
         ("static shared memory", "smem_static", "bytes"),
@@ -80,18 +82,18 @@ def _of_op(scene: Scene, data: RankData, op: int, found: dict[str, Any]) -> None
         ("CUDA graph node", "graph_node", "text"),
     ):
         if detail.get(key) is not None:
-            add([title, str(detail[key]), unit])
+            add((title, str(detail[key]), unit))
     if row["bytes"] is not None:
-        add(["bytes", str(row["bytes"]), "bytes"])
+        add(("bytes", str(row["bytes"]), "bytes"))
         if row["end_ns"] > row["start_ns"]:
-            add(["rate", str(row["bytes"] / (row["end_ns"] - row["start_ns"])), "rate"])
+            add(("rate", str(row["bytes"] / (row["end_ns"] - row["start_ns"])), "rate"))
     if data.launch[op] != NONE:
         _launched(scene, data, op, found)
     _alike(scene, data, op, found)
     _peers(scene, data.rank, op, found)
 
 
-def _alike(scene: Scene, data: RankData, op: int, found: dict[str, Any]) -> None:
+def _alike(scene: Served, data: RankData, op: int, found: DetailsData) -> None:
     """How long the same kernel usually takes here, and on the other ranks."""
     medians = {}
     for other in ranks_of(scene.profile):
@@ -100,24 +102,24 @@ def _alike(scene: Scene, data: RankData, op: int, found: dict[str, Any]) -> None
             medians[other.rank] = len(lengths), int(np.median(lengths))
     n, usual = medians.pop(data.rank)
     if n > 1:
-        found["facts"].append(["same name on this rank", f"{n:,} times, median {duration(usual)}", "text"])
+        found["facts"].append(("same name on this rank", f"{n:,} times, median {duration(usual)}", "text"))
     if medians:
         by_length = sorted(medians, key=lambda rank: medians[rank][1])
         least, most = by_length[0], by_length[-1]
         said = f"median {duration(medians[least][1])} (rank {least})"
         if most != least:
             said += f" to {duration(medians[most][1])} (rank {most})"
-        found["facts"].append(["same name on other ranks", said, "text"])
+        found["facts"].append(("same name on other ranks", said, "text"))
 
 
-def _launched(scene: Scene, data: RankData, op: int, found: dict[str, Any]) -> None:
+def _launched(scene: Served, data: RankData, op: int, found: DetailsData) -> None:
     call = data.calls[int(data.launch[op])].to_dicts()[0]
     name = scene.profile.names[call["name"]]
     queued = max(int(data.start[op]) - call["end_ns"], 0)  # as `launches` counts it
     found["facts"] += [
-        ["launched by", f"{name}, thread {call['tid']}", "text"],
-        ["call", str(call["end_ns"] - call["start_ns"]), "time"],
-        ["in the queue", str(queued), "time"],
+        ("launched by", f"{name}, thread {call['tid']}", "text"),
+        ("call", str(call["end_ns"] - call["start_ns"]), "time"),
+        ("in the queue", str(queued), "time"),
     ]
     line = scene.lines[data.rank]
     found["arrows"].append(
@@ -129,7 +131,7 @@ def _launched(scene: Scene, data: RankData, op: int, found: dict[str, Any]) -> N
     )
 
 
-def _peers(scene: Scene, rank: int, op: int, found: dict[str, Any]) -> None:
+def _peers(scene: Served, rank: int, op: int, found: DetailsData) -> None:
     """The same communication on the other ranks, and who came last."""
     try:
         met = across(scene.profile)
@@ -145,13 +147,13 @@ def _peers(scene: Scene, rank: int, op: int, found: dict[str, Any]) -> None:
     mine = sides[first : first + count]
     last = int(met.rank[met.last_side[meeting]])
     add = found["facts"].append
-    add(["communication", f"{about['kind']} of {count} ranks", "text"])
+    add(("communication", f"{about['kind']} of {count} ranks", "text"))
     if about["bytes"] is not None:
-        add(["message", str(about["bytes"]), "bytes"])
+        add(("message", str(about["bytes"]), "bytes"))
     if count > 1:
-        add(["last to arrive", f"rank {last}", "text"])
-        add(["transfer", str(int(met.transfer[meeting])), "time"])
-        add(["waited here", str(int(met.last[meeting] - met.start[own[0]])), "time"])
+        add(("last to arrive", f"rank {last}", "text"))
+        add(("transfer", str(int(met.transfer[meeting])), "time"))
+        add(("waited here", str(int(met.last[meeting] - met.start[own[0]])), "time"))
     for side in mine.select("rank", "stream", "start_ns", "shift").to_dicts():
         if side["rank"] != rank and side["rank"] in scene.lines and len(found["arrows"]) < _MOST_ARROWS:
             at = scene.lines[side["rank"]].moment(side["start_ns"] - side["shift"])
@@ -164,7 +166,7 @@ def _peers(scene: Scene, rank: int, op: int, found: dict[str, Any]) -> None:
             )
 
 
-def _of_call(scene: Scene, data: RankData, track: Track, row: int, found: dict[str, Any]) -> None:
+def _of_call(scene: Served, data: RankData, track: Track, row: int, found: DetailsData) -> None:
     """The ops that a call launched."""
     own = scene.own(data.rank, int(track.start[row]))
     calls = np.flatnonzero((data.calls["tid"] == track.level).to_numpy())
@@ -177,12 +179,12 @@ def _of_call(scene: Scene, data: RankData, track: Track, row: int, found: dict[s
     _launches(scene, data, track.level, np.flatnonzero(data.launch == call), found)
 
 
-def _launches(scene: Scene, data: RankData, thread: int, ops: I64, found: dict[str, Any]) -> None:
+def _launches(scene: Served, data: RankData, thread: int, ops: I64, found: DetailsData) -> None:
     """The ops that were launched from a mark of the host, with arrows to them."""
     told = several(len(ops), "op")
     if len(ops):
         told += f", {duration(int((data.end - data.start)[ops].sum()))} of work"
-    found["facts"].append(["launched", told, "text"])
+    found["facts"].append(("launched", told, "text"))
     line = scene.lines[data.rank]
     found["arrows"] += [
         {
@@ -194,7 +196,7 @@ def _launches(scene: Scene, data: RankData, thread: int, ops: I64, found: dict[s
     ]
 
 
-def _detail(scene: Scene, rank: int, op: int) -> dict[str, Any]:
+def _detail(scene: Served, rank: int, op: int) -> dict[str, Any]:
     """Columns that are read only when somebody asks."""
     frame = next((f for r, f in scene.profile.by_rank("ops", detail=True) if r == rank), pl.DataFrame())
     return dict(frame[op].to_dicts()[0]) if frame.height else {}

@@ -14,11 +14,12 @@ from stepscope.derive.rank.data import RankData, ranks_of
 from stepscope.intervals.arrays import I64
 from stepscope.model.nesting import nest
 from stepscope.model.profile import Profile
-from stepscope.report.lanes import MARKS
-from stepscope.web.rows import Making
-from stepscope.web.track import Track
+from stepscope.timeline.kinds import MARKS
+from stepscope.timeline.messages import Group
+from stepscope.timeline.track import Track
+from stepscope.web.rows import Reading
 
-GROUP = "functions"
+GROUP: Group = "functions"
 #: By kind of the host's table: how it is drawn, and what it is called; the others are calls.
 _KINDS = {"cpu_op": ("torch", "torch ops"), "python": ("python", "Python functions")}
 _OTHERS = ("call", "calls of the OS and libraries")
@@ -27,17 +28,17 @@ _FACTS = (("shapes", "shapes"), ("types", "types"), ("inputs", "inputs"), ("auto
 _CALLED = {"cpu_op": "torch op", "python": "Python function", "osrt": "call of the OS"}
 
 
-def functions(of: Making) -> Iterator[Track]:
+def functions(of: Reading) -> Iterator[Track]:
     """Rows of every thread, the outermost first."""
     if not of.profile.has("host"):
         return
     for data in ranks_of(of.profile):
-        if data.rank in of.lines and data.host.height:
+        if data.rank in of.making.lines and data.host.height:
             yield from _of_rank(of, data)
 
 
-def _of_rank(of: Making, data: RankData) -> Iterator[Track]:
-    host, line = data.host, of.lines[data.rank]
+def _of_rank(of: Reading, data: RankData) -> Iterator[Track]:
+    host, line = data.host, of.making.lines[data.rank]
     start, end = (line.at(host[name].to_numpy()) for name in ("start_ns", "end_ns"))
     tid, kind = host["tid"].cast(pl.Int64).to_numpy(), host["kind"].cast(pl.String)
     name = of.numbering(host["name"].unique())[host["name"].to_numpy()]
@@ -45,7 +46,7 @@ def _of_rank(of: Making, data: RankData) -> Iterator[Track]:
     number = {k: drawn.index(_KINDS.get(k, _OTHERS)) for k in kind.unique()}
     family = kind.replace_strict(number, return_dtype=pl.UInt8).to_numpy()
     marks = np.array([MARKS.index(mark) for mark, _ in drawn], np.uint8)
-    families = of.families.ids([title for _, title in drawn])
+    families = of.making.families.ids([title for _, title in drawn])
     depth = nest(tid, start, end).depth()
     for thread in np.unique(tid).tolist():
         mine = np.flatnonzero(tid == thread)

@@ -91,7 +91,7 @@ def serve_calls(
     listener = listening(where)
     guard = guarded(app, token, where, CALLS)
     announce(address(listener), token)
-    _run(_Server(_config(guard, lifespan="on", timeout_graceful_shutdown=1), signalled), guard, listener, 0)
+    _run(_Server(_config(guard, lifespan="on", timeout_graceful_shutdown=0.5), signalled), guard, listener, 0)
 
 
 def address(listener: socket.socket) -> str:

@@ -1,15 +1,9 @@
-"""A whole profile as rows of marks on one clock: what the server keeps in memory, and answers views from.
-
-Times are drawn as nanoseconds since the profile's first moment, on the clock of all ranks; each rank's `Line` leads
-back to its own clock, which is what commands take.
-"""
+"""A whole profile as a scene: what the server keeps in memory, and answers from."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
-
-import polars as pl
+from dataclasses import dataclass
+from typing import cast
 
 from stepscope import api, progress
 from stepscope.derive.comm.common_clock import Line, common_clock
@@ -17,45 +11,33 @@ from stepscope.derive.rank.data import RankData, rank_of, ranks_of
 from stepscope.errors import StepscopeError
 from stepscope.files import budget
 from stepscope.model import heading
-from stepscope.model.kernel_names import kernel_base
-from stepscope.model.note import Note
 from stepscope.model.result import Result
 from stepscope.report.asker import Asker
-from stepscope.report.gather import ranks_of_setup
-from stepscope.report.lanes import KINDS
-from stepscope.web.counters import CounterTrack
+from stepscope.report.messages.shared import NoteData
+from stepscope.timeline.messages import Step
+from stepscope.timeline.ranks import ranks_of_setup
+from stepscope.timeline.rows import Making
+from stepscope.timeline.scene import Scene, arranged
+from stepscope.timeline.track import Track
 from stepscope.web.functions import GROUP as FUNCTIONS
 from stepscope.web.functions import functions
-from stepscope.web.rows import Making, Row
-from stepscope.web.track import Track
+from stepscope.web.messages import ServedProfile
+from stepscope.web.rows import Reading
 
 #: Steps beyond these are not offered as places to go to.
 _MOST_STEPS = 2_000
 
 
 @dataclass
-class Scene:
-    """One profile, ready to be looked at."""
+class Served(Scene):
+    """The scene of one profile, and who answers questions about it."""
 
     profile: api.Profile
     asker: Asker
-    #: by rank, from its own clock to drawn time
-    lines: dict[int, Line]
-    tracks: list[Row]
-    texts: pl.Series
-    #: what each text is called in a box
-    short: list[str]
-    families: list[str]
-    end: int
-    data: dict[str, Any] = field(default_factory=dict)
-
-    def own(self, rank: int, drawn: int) -> int:
-        """A drawn moment on the rank's own clock."""
-        line = self.lines[rank]
-        return line.own + round((drawn - line.common) * line.rate)
+    data: ServedProfile
 
 
-def scene_of(profile: api.Profile, paths: tuple[str, ...]) -> Scene:
+def scene_of(profile: api.Profile, paths: tuple[str, ...]) -> Served:
     """Read what is drawn, and build the pyramids of all rows."""
     whole = profile.view(in_one_part=True)
     assert isinstance(whole, api.Profile)
@@ -63,23 +45,22 @@ def scene_of(profile: api.Profile, paths: tuple[str, ...]) -> Scene:
     asker = Asker(lambda name, **options: api.analyse(whole, name, **options), paths, rules=rules)
     lines = _lines(whole)
     progress.report("rows of the timeline")
-    making = Making(whole, asker, lines)
-    made = [*making.rows(), *functions(making)]
+    reading = Reading(whole, asker, Making(lines, asker.ask("streams").rows))
+    rows = [*reading.rows(), *functions(reading)]
     budget.give_back()
-    for done, track in enumerate(made):
-        progress.report("levels of detail", done, len(made))
+    for done, track in enumerate(rows):
+        progress.report("levels of detail", done, len(rows))
         if isinstance(track, Track) and track.group != FUNCTIONS:  # those are shown when somebody wants them
             _ = track.pyramid
-    order = {rank: i for i, rank in enumerate(lines)}
-    made.sort(
-        key=lambda t: (order[t.rank], isinstance(t, CounterTrack) and not t.value.any())
-    )  # what tells nothing, last
-    named = making.texts.series()
-    end = max((int(t.end.max()) for t in made if isinstance(t, Track) and len(t.end)), default=1)
-    short = [kernel_base(text) for text in named.to_list()]
-    scene = Scene(whole, asker, lines, made, named, short, making.families.names, end)
-    scene.data = _data(scene, making.notes)
-    return scene
+    scene = arranged(reading.making, rows)
+    setup = asker.ask("setup")
+    data = ServedProfile(
+        source=heading.source_line(setup),
+        paths=list(paths),
+        notes=[cast("NoteData", note.data()) for note in reading.notes],
+        **scene.drawing(ranks_of_setup(setup), whole.ops.height, {}, _steps(asker, lines)),
+    )
+    return Served(**vars(scene), profile=whole, asker=asker, data=data)
 
 
 def _lines(profile: api.Profile) -> dict[int, Line]:
@@ -100,60 +81,21 @@ def _lines(profile: api.Profile) -> dict[int, Line]:
     }
 
 
-def _data(scene: Scene, notes: list[Note]) -> dict[str, Any]:
-    """What the page is told before it asks for a view."""
-    setup = scene.asker.ask("setup")
-    return {
-        "source": heading.source_line(setup),
-        "paths": list(scene.asker.paths),
-        "end": scene.end,
-        "ops": scene.profile.ops.height,
-        "kinds": KINDS,
-        "families": scene.families,
-        "ranks": [
-            {
-                **row,
-                "own": str(scene.lines[row["rank"]].own),
-                "drawn": scene.lines[row["rank"]].common,
-                "rate": scene.lines[row["rank"]].rate,
-            }
-            for row in ranks_of_setup(setup)
-            if row["rank"] in scene.lines
-        ],
-        "lanes": [_lane(track) for track in scene.tracks],
-        "steps": _steps(scene),
-        "notes": [note.data() for note in notes],
-    }
-
-
-def _lane(track: Row) -> dict[str, Any]:
-    about = {
-        "rank": track.rank,
-        "group": track.group,
-        "level": track.level,
-        "label": track.label,
-        "n": len(track.start),
-    }
-    if isinstance(track, CounterTrack):
-        about |= {"most": track.most, "unit": track.unit}
-    return about
-
-
-def _steps(scene: Scene) -> list[dict[str, Any]]:
+def _steps(asker: Asker, lines: dict[int, Line]) -> list[Step]:
     """The steps: where each begins on the first of its ranks, and ends on the last; none where nothing marks them."""
     try:
-        result: Result = scene.asker.ask("window", step=True, index="all")
+        result: Result = asker.ask("window", step=True, index="all")
     except StepscopeError:
         return []
     spans: dict[str, list[tuple[int, int]]] = {}
     for w in result.window:
-        if w["kind"] == "step" and w["gpu_start_ns"] is not None and w["rank"] in scene.lines:
-            line = scene.lines[w["rank"]]
-            spans.setdefault(w["label"], []).append((line.moment(w["gpu_start_ns"]), line.moment(w["gpu_end_ns"])))
+        start, end, line = w["gpu_start_ns"], w["gpu_end_ns"], lines.get(w["rank"])
+        if w["kind"] == "step" and start is not None and end is not None and line is not None:
+            spans.setdefault(w["label"], []).append((line.moment(start), line.moment(end)))
     steps = sorted((min(lo for lo, _ in of), max(hi for _, hi in of), label) for label, of in spans.items())
     return [{"label": label, "start": lo, "end": hi} for lo, hi, label in steps[:_MOST_STEPS]]
 
 
-def data_of(scene: Scene, rank: int) -> RankData | None:
+def data_of(scene: Served, rank: int) -> RankData | None:
     """The rank's arrays."""
     return rank_of(scene.profile, rank) if rank in scene.profile.rank_ids() else None

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import polars as pl
 
 from stepscope.intervals.arrays import I64, Mask
+from stepscope.timeline.track import Track
 from stepscope.web.functions import GROUP as FUNCTIONS
-from stepscope.web.scene import Scene
-from stepscope.web.track import Track
+from stepscope.web.messages import MatchData, SearchName
+from stepscope.web.scene import Served
 
 #: Names that are listed with their figures.
 MOST_NAMES = 20
@@ -28,11 +28,11 @@ class Found:
     start: I64
     lane: I64
     row: I64
-    names: list[dict[str, Any]]
+    names: list[SearchName]
     ops: int
     total_ns: int
 
-    def at(self, scene: Scene, k: int) -> dict[str, Any]:
+    def at(self, scene: Served, k: int) -> MatchData:
         """The k-th mark, counted from the first and round again."""
         k %= len(self.start)
         lane, row = int(self.lane[k]), int(self.row[k])
@@ -42,7 +42,7 @@ class Found:
         return {"k": k, "lane": lane, "row": row, "rank": track.rank, "start": start, "end": end}
 
 
-def texts_matching(scene: Scene, wanted: str) -> Mask:
+def texts_matching(scene: Served, wanted: str) -> Mask:
     """By text: whether it has `wanted` in it, or matches what stands between slashes; capitals do not matter.
 
     Polars' regular expressions take time in proportion to the text, whatever the pattern is.
@@ -56,7 +56,7 @@ def texts_matching(scene: Scene, wanted: str) -> Mask:
     return matching
 
 
-def search(scene: Scene, wanted: str) -> Found:
+def search(scene: Served, wanted: str) -> Found:
     """Everything that matches."""
     texts = texts_matching(scene, wanted)
     starts, lanes, rows = [], [], []
@@ -79,7 +79,7 @@ def search(scene: Scene, wanted: str) -> Found:
     start, lane_of, row = (np.concatenate([np.empty(0, np.int64), *x]) for x in (starts, lanes, rows))
     order = np.argsort(start, kind="stable")
     most = [i for i in np.lexsort((-n, -total))[:MOST_NAMES].tolist() if n[i]]
-    names = [
+    names: list[SearchName] = [
         {"name": scene.texts[i], "n": int(n[i]), "total_ns": int(total[i]), "longest_ns": int(longest[i])} for i in most
     ]
     return Found(texts, start[order], lane_of[order], row[order], names, ops, total_ns)

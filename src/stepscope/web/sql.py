@@ -7,7 +7,8 @@ from typing import Any
 import polars as pl
 
 from stepscope.model.command_line import command_line
-from stepscope.web.scene import Scene
+from stepscope.web.messages import SqlData
+from stepscope.web.scene import Served
 
 #: Rows that a page shows, seconds that a query may take, and letters that it may have (the guard takes 8 KiB).
 MOST_ROWS, MOST_SECONDS, MOST_QUERY = 200, 30.0, 4_000
@@ -15,7 +16,7 @@ MOST_ROWS, MOST_SECONDS, MOST_QUERY = 200, 30.0, 4_000
 _EXACT = 2**53
 
 
-def answered(scene: Scene, query: str) -> dict[str, Any]:
+def answered(scene: Served, query: str) -> SqlData:
     """What `stepscope sql` gives: columns, rows, notes; a row with a rank and a start has a place on the timeline."""
     result = scene.profile.sql(query, limit=MOST_ROWS, seconds=MOST_SECONDS)
     rows = result.rows
@@ -34,7 +35,7 @@ def _exact(value: Any) -> Any:
     return str(value) if isinstance(value, int) and abs(value) > _EXACT else value
 
 
-def _places(scene: Scene, rows: pl.DataFrame) -> list[tuple[int, int, int] | None]:
+def _places(scene: Served, rows: pl.DataFrame) -> list[tuple[int, int, int] | None]:
     """By row: rank, start and end as they are drawn."""
     if not {"rank", "start_ns"} <= set(rows.columns):
         return [None] * rows.height

@@ -9,6 +9,7 @@ import pytest
 from fake import Row, make
 from stepscope.analyses.memory.ledger import Ledger, ledgers
 from stepscope.analyses.memory.oom import oom_sentence, out_of_memory
+from stepscope.analyses.memory.reasons import ADDED_TO
 
 MODEL = ("model.py", 10, "forward")
 LINEAR = ("/venv/site-packages/torch/nn/modules/linear.py", 134, "forward")
@@ -234,9 +235,9 @@ def test_states_that_are_made_anew_in_each_step(steps, before):
             loop.before(f"v.{name}.-1", size)
     made_anew(loop, steps, before)
     most = loop.most()
-    twice = 0 if steps == 1 and not before else 3000  # old and new of one state at once
+    beside = 0 if steps == 1 and not before else 3000  # an old state, while the new one is there
     assert most["weights"] == 4000 and most["gradients"] == 4000 and "unknown" not in most
-    assert most["optimizer states"] == 8000 + twice
+    assert (most["optimizer states"], most.get("temporary", 0)) == (8000, beside)
 
 
 def test_gradients_of_the_step_before_are_not_states():
@@ -318,7 +319,7 @@ def test_an_optimizer_alone():
             loop.free(f"{state}.{name}.-1")
     loop.step(begin=False)
     most = loop.most()
-    assert (most["weights"], most["gradients"], most["optimizer states"]) == (4000, 4000, 11000)
+    assert (most["weights"], most["gradients"], most["optimizer states"]) == (4000, 4000, 8000)
 
 
 def test_frozen_weights_have_no_gradient():
@@ -464,3 +465,36 @@ def test_frames_are_the_user_s():
     assert held["optimizer states", "train.py(9): main"] == 8000
     assert held["weights", "(before recording began)"] == 4000
     assert ledger.frames()["bytes"].sum() == ledger.parts().drop_nulls("most_bytes")["bytes"].sum()
+
+
+@pytest.mark.parametrize("passes", [1, 2])
+@pytest.mark.parametrize("native", [True, False])
+def test_gradients_that_each_backward_pass_adds_to(native, passes):
+    """No zero_grad, no optimizer: a pass makes each gradient anew, adds it to the one that stands, and releases it."""
+    loop = Loop(native)
+    size = weights(loop, copies=2)
+    for _ in range(passes):
+        loop.alloc("hidden", 700, "forward")
+        loop.alloc("g", 123, "backward")
+        loop.free("hidden")
+        for name, shape in [("matrix", 20_000)] * 16 + [("norm", 500)] * 9 + [("table", 90_000)]:
+            loop.alloc(f"new.{name}", shape, "backward")
+            loop.free(f"new.{name}")
+        loop.free("g")
+    most = loop.most()
+    assert (most["weights"], most["gradients"]) == (size, size) and "unknown" not in most
+
+
+def test_weights_whose_gradients_are_not_kept():
+    """As many stand as a pass makes: weights alone, of sizes that come in pairs."""
+    loop = Loop()
+    for n in range(4):
+        loop.before(f"matrix{n}", 20_000)
+    loop.alloc("hidden", 700, "forward")
+    loop.alloc("g", 123, "backward")
+    loop.free("hidden")
+    for n in range(4):
+        loop.alloc(f"new{n}", 20_000, "backward")
+        loop.free(f"new{n}")
+    loop.free("g")
+    assert ADDED_TO not in loop.ledger().decided.reason

@@ -36,7 +36,7 @@ def said(profile: Profile, command: str, **options: Any) -> list[str]:
 def test_what_the_median_chunk_leaves_out_is_said(command: str, marked: bool):
     """The second chunk has 20 of 100 ns; without a range around the step, of what the capture has."""
     assert said(job(marked), command) == [
-        "the window is a chunk: 80 ns of the step's 100 ns of communication (80 %, all ranks) lie outside it; "
+        "the window is a chunk: 80 ns of the step's 100 ns of communication (80 %, all ranks) lies outside it; "
         "--step has all of it"
     ]
     assert said(job(marked), command, step=True) == []
@@ -83,7 +83,8 @@ def test_what_lies_outside_is_named_by_what_it_serves():
     )
     (note,) = said(profile, "overlap")
     assert (
-        "47 ns of the step's 67 ns of communication (70 %, all ranks) lie outside it: pp_p2p 40 ns, others 7 ns" in note
+        "47 ns of the step's 67 ns of communication (70 %, all ranks) lies outside it: pp_p2p 40 ns, others 7 ns"
+        in note
     )
 
 

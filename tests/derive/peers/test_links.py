@@ -19,8 +19,15 @@ from stepscope.derive.peers.links import FEWEST_TRANSFERS, SLOW_LINK, SlowLinks,
 Times = dict[tuple[int, ...], list[int]]
 
 
-def job(links: Times, hosts: list[str], clocks: Clocks | None = None, size: int = 64) -> Across:
+def job(
+    links: Times,
+    hosts: list[str],
+    clocks: Clocks | None = None,
+    size: int = 64,
+    devices: list[int] | None = None,
+) -> Across:
     """Transfers between pairs, and all-reduces among more ranks; all arrive together, one transfer after the other."""
+    devices = devices or list(range(len(hosts)))
     rows: list[dict[str, Any]] = []
     communicators: dict[str, tuple[int, ...]] = {"pairs": tuple(range(len(hosts)))}
     for members, times in links.items():
@@ -45,8 +52,12 @@ def job(links: Times, hosts: list[str], clocks: Clocks | None = None, size: int 
         for rank in members
     ]
     ranks = pl.DataFrame(
-        [(rank, rank, None, None, host) for rank, host in enumerate(hosts)],
-        schema={"rank": pl.Int32, "source": pl.Int32, "setup": pl.String, "world_size": pl.Int32, "host": pl.String},
+        [
+            (rank, rank, None, None, host, device)
+            for (rank, host), device in zip(enumerate(hosts), devices, strict=True)
+        ],
+        schema={"rank": pl.Int32, "source": pl.Int32, "setup": pl.String, "world_size": pl.Int32}
+        | {"host": pl.String, "device": pl.Int32},
         orient="row",
     )
     matched = match(sides, pl.DataFrame(groups, schema=GROUPS), ranks)
@@ -138,3 +149,16 @@ def test_what_two_clocks_do_not_resolve_says_nothing():
     links = {(0, 1): QUICK, (2, 3): SLOWER}
     assert slow_links(job(links, ONE_HOST, clocks), 1000) is None
     assert slow_links(job(links, ONE_HOST, replace(clocks, residual=50.0)), 1000) is not None
+
+
+def test_where_hosts_have_no_names_devices_that_count_anew_begin_the_next_machine() -> None:
+    """torch.profiler names no host: between 1 and 2 lies a network, between the others NVLink."""
+    links = {(0, 1): [100] * 8, (1, 2): [400] * 8, (2, 3): [100] * 8, (0, 3): [410] * 8}
+    files = [f"rank{r}" for r in range(4)]
+    assert slow_links(job(links, files, devices=[0, 1, 0, 1]), 20_000) is None
+    # On one machine they are alike, and two are slow; as with one GPU to a machine.
+    slow = {(1, 2), (0, 3)}
+    assert named(slow_links(job(links, files, devices=[0, 1, 2, 3]), 20_000))[0] == slow
+    assert named(slow_links(job(links, files, devices=[0, 0, 0, 0]), 20_000))[0] == slow
+    # Hosts that have names are as they are called.
+    assert named(slow_links(job(links, ["a"] * 4, devices=[0, 1, 0, 1]), 20_000))[0] == slow

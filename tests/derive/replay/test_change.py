@@ -208,6 +208,20 @@ def test_op_factor() -> None:
     assert step(three_kernels()).run(Change(op_factor={0: (rows(0, 1), np.array([0.5, 3.0]))})) == 72
 
 
+def test_a_blocking_copy_comes_with_what_it_waits_for() -> None:
+    """The host is held in its copy until the kernel is through: that is no time of its own.
+
+    host      [10 a 12][14    copy of x.cpu()          62]
+    stream 7           [12          a          52][52  62]
+    """
+    drawn: Tables = {
+        "ops": [op(12, 52, "a", call=1), op(52, 62, "x", call=2, kind="memcpy", copy_kind="dtoh")],
+        "calls": [call(10, 12, id=1), call(14, 62, id=2, name="cudaMemcpy")],
+        "ranges": [nvtx(0, 70, "step 0")],
+    }
+    assert step(drawn).run(Change(op_factor={0: (rows(0), np.array([0.5]))})) == 42
+
+
 @draws("ops_fused")
 def test_ops_fused() -> None:
     """Here a kernel takes 4 ns to follow the one before it.

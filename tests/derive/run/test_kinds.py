@@ -86,6 +86,19 @@ def test_alternating_steps_are_two_kinds():
 
 
 @pytest.mark.slow
+def test_steps_out_of_turn_are_spikes_beside_what_recurs():
+    """Every 15th step saves for 9 ms; three others are 6 ms late: nearer to those that save than to the usual ones."""
+    number = np.arange(1, 60)
+    lengths = 1.79e6 + 0.01e6 * np.random.default_rng(3).random(59)
+    saves = np.isin(number, (15, 30, 45))  # it copies weights: other work
+    lengths[saves] += 9.1e6
+    lengths[np.isin(number, (9, 31, 47))] += 6e6
+    found = kinds_of(lengths, number, saves.astype(np.int64))
+    (longer,) = found.kinds[1:]
+    assert (longer.every, number[longer.steps].tolist()) == (15, [15, 30, 45])
+    assert number[found.spike].tolist() == [9, 31, 47]
+
+
 def test_drift_is_no_kind():
     def plant(random, noise, steps):
         steps *= 1.0 + random.uniform(0.2, 0.6) * NUMBER / STEPS

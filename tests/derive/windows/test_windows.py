@@ -97,6 +97,27 @@ def test_the_shallowest_numbered_family_is_the_step():
     assert window(make(**tables), WindowSpec(index="all")).rows["label"].to_list() == ["step 0", "step 1", "step 2"]
 
 
+def test_steps_that_are_counted_anew_in_every_epoch_are_told_apart():
+    """`batch 0` to `batch 2`, twice: six steps, none of them another's."""
+    tables = _steps(6)
+    tables["ranges"] = [row | {"name": f"batch {k % 3}"} for k, row in enumerate(tables["ranges"])]
+    profile = make(**tables)
+    names = ["batch 0 #0", "batch 1 #0", "batch 2 #0", "batch 0 #1", "batch 1 #1", "batch 2 #1"]
+    assert window(profile, WindowSpec(index="all")).rows["label"].to_list() == names
+    assert api.analyse(profile, "run", by="step").rows["label"].to_list() == names
+    assert api.analyse(profile, "diagnose").window[0]["label"] in names
+
+
+def test_what_a_tool_notes_of_calls_is_no_step():
+    """pyprof and DLProf write a dictionary around every call, with numbers that run."""
+    tables = _steps(4)
+    tables["ranges"] = [
+        row | {"name": f"{{'traceMarker': ['net.py:42'], 'funcStack': '/Linear::_call_impl({k})/linear'}}"}
+        for k, row in enumerate(tables["ranges"])
+    ]
+    assert window(make(**tables), WindowSpec()).rows["label"].to_list() == [WHOLE]
+
+
 def test_index_anchor_and_their_mistakes():
     p = make(**_steps())
     assert window(p, WindowSpec(index=-1)).rows["label"].to_list() == ["step 4"]
@@ -129,14 +150,14 @@ def test_a_rank_without_work_in_the_window_is_said(shared: Path):
         notes = getattr(profile, command)(chunk=True).notes
         assert any(n.startswith("rank 2: no GPU work in the window") for n in notes), command
         notes = getattr(profile, command)(step=True).notes
-        assert any(n.startswith("rank 2: no GPU work of its last 5 of 8") for n in notes), command
+        assert any(n.startswith("rank 2: no GPU work in its last 5 of 8") for n in notes), command
     assert set(profile.breakdown(chunk=True).rows["rank"]) == {0, 1, 3}
 
 
 def test_info_says_where_a_rank_was_cut_off():
     tables = _steps(4)
     del tables["ops"][2:], tables["calls"][2:]
-    said = "rank 0: no GPU work of its last 2 of 4 steps or chunks (the capture may have ended early there)"
+    said = "rank 0: no GPU work in its last 2 of 4 steps or chunks (the capture may have ended early there)"
     assert info(make(**tables)).notes == [said]
     assert info(make(**_steps(4))).notes == []
 

@@ -83,6 +83,16 @@ ROLES = {
     "void transformer_engine::cast_transpose_fused_kernel<float>(int)": (Role.LAYOUT, None),
     "void cuApplyLayerNorm<float, float, float>(float*)": (Role.NORM, None),
     "batched_transpose_32x32_half.kd": (Role.LAYOUT, None),
+    "bmm_MxE4m3_MxE2m1MxE4m3_Fp32_t128x16x256u2_s3_swiGlu_dynBatch_sm100f": (Role.PRODUCT, "fp8"),
+    "bmm_E2m1_E2m1E2m1_Fp32_t128x16x256_dynBatch_sm100f": (Role.PRODUCT, "fp4"),
+    "kernel_unified_attention_2d": (Role.ATTENTION, None),
+    # Cut short: no more than `ck_tile::kentry` can be made readable.
+    "_ZN7ck_tile6kentryILi2ENS_38FmhaBatchPrefillWithPagedKVCacheKernelINS_40BlockFmhaBatch": (Role.ATTENTION, None),
+    "_ZN7ck_tile6kentryILi1ENS_12Rmsnorm2dFwdINS_27Rmsnorm2dFwdPipelineOnePassINS_27Rmsno": (Role.NORM, None),
+    "void rotary_embedding_kernel<c10::BFloat16, true>(long const*)": (Role.ELEMENTWISE, None),
+    "void vllm::reshape_and_cache_flash_kernel<__nv_bfloat16, unsigned char>(__nv_bfloat16 const*)": (Role.INDEX, None),
+    "void (anonymous namespace)::store_kvcache<2048l, 4, false, long>(StoreKVCacheParams)": (Role.INDEX, None),
+    "void vllm::scaled_fp8_quant_kernel_strided<c10::BFloat16, c10::Float8_e4m3fn>(int)": (Role.CAST, None),
     "somebody_elses_kernel": (Role.OTHER, None),
 }
 
@@ -122,4 +132,10 @@ def test_extents_are_those_of_pytorch() -> None:
         "std::array<char *, (unsigned long)3>>(int, T2, T3)"
     )
     assert (product.per_thread, product.bytes, product.unsure) == (8, 12, True)
+    long = extent(
+        "void (anonymous namespace)::cunn_SoftMaxForward<8, c10::BFloat16, float, c10::BFloat16, Epilogue>(int)"
+    )
+    assert (long.per_block, long.per_row, long.bytes) == (0, 0, 4)  # a block for each row, whatever its length
+    back = extent("void <unnamed>::cunn_SoftMaxBackwardSmem<(int)4, c10::Half, float, float, Epilogue>(T2 *)")
+    assert back.bytes == 2 + 2 * 4
     assert extent("ampere_sgemm_128x64_nn") == extent("unknown")

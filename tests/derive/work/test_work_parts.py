@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
 from fake import call, make, op
@@ -13,11 +14,11 @@ from stepscope import api
 from stepscope.derive.rank.data import RankData, ranks_of
 from stepscope.derive.windows.choosing import windows
 from stepscope.derive.windows.spec import WindowSpec
-from stepscope.derive.work.chains import chains
 from stepscope.derive.work.parts import layers, parts
 from stepscope.derive.work.phases import BACKWARD, FORWARD, phases, symbols_of
 from stepscope.derive.work.roles import Role, kernels
 from stepscope.derive.work.sizes import sizes
+from stepscope.derive.work.step import chains
 
 #: What gpt.py and hf_trainer.py have.
 LAYERS = 3
@@ -97,3 +98,14 @@ def test_a_chain_is_what_one_kernel_could_be() -> None:
     assert found.of.tolist() == [-1, 0, 0, 0, -1, -1, -1, -1]
     assert (found.count.tolist(), found.ns.tolist()) == ([3], [27])
     assert found.needed[0] == 10 * 128 * 8 * 4
+
+
+@pytest.mark.parametrize("before", ["cudnn::winograd_nonfused::winogradForwardFilter4x4", "cudnn::im2col4d_kernel"])
+def test_products_of_convolutions_are_convolutions(before: str) -> None:
+    """The same kernel is a linear layer where nothing brings numbers into a convolution's form beside it."""
+    names = [before, "volta_sgemm_64x64_nt", "relu_kernel", "volta_sgemm_64x64_nt", "relu_kernel"]
+    calls = [call(10 * k, 10 * k + 2, id=k + 1) for k in range(len(names))]
+    profile = make(ops=[op(10 * k + 3, 10 * k + 9, name, call=k + 1) for k, name in enumerate(names)], calls=calls)
+    rows = api.analyse(profile, "compute", whole=True).rows
+    found = dict(rows.group_by("part").agg(pl.col("n").sum()).iter_rows())
+    assert found == {"convolutions": 2, "linear layers": 1, "elementwise": 2}

@@ -9,7 +9,7 @@ from polars.testing import assert_frame_equal
 
 from stepscope import api
 from stepscope.nsys import reports as nsysreports
-from stepscope.nsys.reports import Asker, reports
+from stepscope.nsys.reports import Asker, formats, reports
 from stepscope.nsys.reports.registry import find
 from stepscope.simulate.job.scenario import Scenario
 from stepscope.simulate.run import simulate_to
@@ -39,6 +39,18 @@ def test_a_torch_trace_sums_as_nsys_does(job: Path, name: str) -> None:
         f.with_columns(pl.col(label).cast(pl.String).str.replace(VERSIONED, "")).sort(f.columns) for f in (nsys, kineto)
     ]
     assert_frame_equal(plain[0], plain[1], check_row_order=False, rel_tol=1e-9)
+
+
+@pytest.mark.parametrize("format", [f for f in formats.SUFFIXES if f != "md"])
+def test_rows_that_are_written_in_parts_are_written_as_they_are(
+    job: Path, monkeypatch: pytest.MonkeyPatch, format: str
+) -> None:
+    """Headers once, separators between parts, widths of them all."""
+    answer = Asker(api.open(job / "node0.sqlite", cache=False)).ask(*find("cuda_gpu_trace", reports()))
+    spelled = [formats.parse_format(f"{format}{more}") for more in ("", ":nohdr", ":autolines=0")]
+    whole = [formats.render(answer, each) for each in spelled]
+    monkeypatch.setattr(formats, "_AT_ONCE", 7)
+    assert answer.frame.height > 21 and [formats.render(answer, each) for each in spelled] == whole
 
 
 def test_what_a_torch_trace_lacks_is_said(job: Path) -> None:

@@ -20,7 +20,8 @@ def test_groups_are_those_of_polars(rows, keys):
     frame = pl.DataFrame(rows, schema={"a": pl.Int8, "b": pl.Int64, "c": pl.Int32, "value": pl.Int64}, orient="row")
     expected = frame.group_by(keys).agg(moments("value")).sort(keys)
     found = grouped(frame, keys, moments("value")).sort(keys).select(expected.columns)
-    assert_frame_equal(found, expected, rel_tol=1e-12)
+    # Beside 10^12 a float's last place is 10^-4: that much of a deviation depends on the order of adding up.
+    assert_frame_equal(found, expected, rel_tol=1e-12, abs_tol=1e-3)
 
 
 @given(st.lists(st.tuples(st.one_of(st.none(), _NARROW), st.sampled_from(["x", "y"]), _NARROW), max_size=20))

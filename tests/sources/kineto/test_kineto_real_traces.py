@@ -75,8 +75,9 @@ def path(request: pytest.FixtureRequest, shared: Path) -> Path:
 
 
 def _table(event: dict[str, Any]) -> str:
-    """Torch's steps are annotations in any category."""
-    return "ranges" if event["name"].startswith("ProfilerStep#") else TABLE[event["cat"].lower()]
+    """Torch's annotations of steps, batches and optimizers are ranges in any category."""
+    own = ("ProfilerStep#", "enumerate(DataLoader)#", "Optimizer.")
+    return "ranges" if event["name"].startswith(own) else TABLE[event["cat"].lower()]
 
 
 def test_times_and_names_are_those_of_the_json(path: Path) -> None:

@@ -27,7 +27,9 @@ def test_questions_about_a_timeline_say_what_the_file_is(raw: Path) -> None:
     for name in questions.names():
         if questions.get(name).timeless or not questions.get(name).needs_profile:
             continue
-        with pytest.raises(stepscope.CannotAnswer, match=r"raw\.csv is a page of Nsight Compute.*`info`") as error:
+        with pytest.raises(
+            stepscope.CannotAnswer, match=r"raw\.csv is a page exported by Nsight Compute.*`info`"
+        ) as error:
             stepscope.api.analyse(profile, name)
         assert "\n" not in str(error.value)
 
@@ -56,5 +58,5 @@ def test_from_the_cache_as_from_the_file(raw: Path) -> None:
 
 
 def test_two_runs_are_not_compared(raw: Path) -> None:
-    with pytest.raises(stepscope.CannotAnswer, match="page of Nsight Compute"):
+    with pytest.raises(stepscope.CannotAnswer, match="page exported by Nsight Compute"):
         stepscope.api.compare(str(raw), str(raw))

@@ -85,5 +85,5 @@ def test_without_the_package_the_extra_is_named(tmp_path: Path, monkeypatch: pyt
 def test_a_file_that_is_only_named_like_one(tmp_path: Path) -> None:
     path = tmp_path / "a.ncu-rep"
     path.write_bytes(b"hello")
-    with pytest.raises(stepscope.BadInput, match="is not a Nsight Compute report"):
+    with pytest.raises(stepscope.BadInput, match="not a whole Nsight Compute report"):
         stepscope.open(path, cache=False)

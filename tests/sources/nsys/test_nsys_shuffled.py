@@ -28,6 +28,7 @@ from stepscope.errors import StepscopeError
 from stepscope.render.json import to_json
 from stepscope.simulate.job.scenario import Scenario
 from stepscope.simulate.run import simulate_to
+from stepscope.sources.nsys import open_sqlite
 
 DATA = Path(__file__).parents[2] / "data" / "h200"
 #: Small jobs of both kinds of trainers: those that mark chunks and those that mark steps.
@@ -158,3 +159,15 @@ def test_the_test_sees_what_changes(exports: dict[tuple[str, int], Path], tmp_pa
         second.commit()
     with pytest.raises(AssertionError, match="breakdown"):
         assert_same(path, other, 1, variants=False)
+
+
+def test_launches_are_those_of_the_ops_whatever_was_read_before(tmp_path: Path) -> None:
+    """Once the ops are in order, their grids are not sorted again: they must still be theirs."""
+    simulate_to(Scenario(**JOBS["dualpipev"]), tmp_path / "job", ("nsys",))
+    (export,) = (tmp_path / "job").glob("*.sqlite")
+    path = shuffled(export, tmp_path / "shuffled.sqlite", 7)
+    alone, behind = open_sqlite(path), open_sqlite(path)
+    behind.read("ops")
+    expected, frame = (source.read("ops", "launch").frame for source in (alone, behind))
+    assert frame["grid_x"].n_unique() > 2
+    assert frame.equals(expected)

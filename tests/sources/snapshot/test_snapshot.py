@@ -11,7 +11,8 @@ import polars as pl
 import pytest
 
 from stepscope import BadInput, api
-from stepscope.sources.pickled.machine import Kind, Machine
+from stepscope.sources.pickled.machine import Machine
+from stepscope.sources.pickled.refusals import Kind
 from stepscope.sources.snapshot import looks_like_snapshot
 from stepscope.sources.snapshot.collect import Collector
 

@@ -1,4 +1,4 @@
-"""Where did the step go: compute, exposed communication, exposed copies, or nothing at all?
+"""Where did the step go: compute, exposed communication, exposed copies, or idle time?
 
 Every instant of a rank's GPU window is exactly one of the four, so the parts sum to the window to the nanosecond.
 Communication under compute is hidden: it costs nothing, and is shown beside the parts, not among them.
@@ -6,12 +6,13 @@ Communication under compute is hidden: it costs nothing, and is shown beside the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypedDict
 
 import numpy as np
 
-from stepscope.analyses.breakdown.tree import TREE_COLUMNS, tree_rows
+from stepscope.analyses.breakdown.tree import PARTS, Part, TreeRow, tree_rows
 from stepscope.derive.accounting.named_window import about_window, sized_window
 from stepscope.derive.accounting.partition import Partition, partition
 from stepscope.derive.rank.data import ranks_of
@@ -20,31 +21,50 @@ from stepscope.derive.rank.needs import bare_notes, need_ops
 from stepscope.derive.windows.choosing import windows
 from stepscope.derive.windows.periods import periods
 from stepscope.derive.windows.spec import WindowSpec
-from stepscope.derive.windows.window import Window, Windows
+from stepscope.derive.windows.window import Windows
 from stepscope.model.profile import Profile
-from stepscope.model.result import Col, Result
+from stepscope.model.result import OfRank, Result
 from stepscope.model.statement import STATEMENT, percent, time_of
 from stepscope.model.units import about
 
-_WHO = (Col("rank", "rank of the process"), Col("pid", "process id on its host"))
-_STEP = (Col("index", "which instance of the anchor"), Col("label", "its text"))
-_PARTS = (
-    Col("window_ns", "length of the GPU window"),
-    Col("compute_ns", "a compute kernel runs"),
-    Col("comm_exposed_ns", "else, communication runs"),
-    Col("copy_exposed_ns", "else, a copy or memset runs"),
-    Col("idle_ns", "nothing runs"),
-    Col("comm_hidden_ns", "communication and compute run together (inside compute_ns)"),
-    Col("compute_pct", "share of the window"),
-    Col("comm_exposed_pct", "share of the window"),
-    Col("copy_exposed_pct", "share of the window"),
-    Col("idle_pct", "share of the window"),
-)
 
-COLUMNS = (*_WHO, *_PARTS)
+class _Step(TypedDict):
+    index: Annotated[int, "which instance of the anchor"]
+    label: Annotated[str, "its text"]
+
+
+class _Parts(TypedDict):
+    window_ns: Annotated[int, "length of the GPU window"]
+    compute_ns: Annotated[int, "a compute kernel runs"]
+    comm_exposed_ns: Annotated[int, "else, communication runs"]
+    copy_exposed_ns: Annotated[int, "else, a copy or memset runs"]
+    idle_ns: Annotated[int, "nothing runs"]
+    comm_hidden_ns: Annotated[int, "communication and compute run together (inside compute_ns)"]
+    compute_pct: Annotated[float | None, "share of the window"]
+    comm_exposed_pct: Annotated[float | None, "share of the window"]
+    copy_exposed_pct: Annotated[float | None, "share of the window"]
+    idle_pct: Annotated[float | None, "share of the window"]
+
+
+class Row(OfRank, _Parts): ...
+
+
 #: What a sentence calls the parts that are not compute.
-_OTHERS = {"comm_exposed": "exposed communication", "copy_exposed": "exposed copies", "idle": "idle time"}
-VARIANTS = {"by=step": (*_WHO, *_STEP, *_PARTS), "tree": TREE_COLUMNS}
+_OTHERS: dict[Part, str] = {
+    "comm_exposed_ns": "exposed communication",
+    "copy_exposed_ns": "exposed copies",
+    "idle_ns": "idle time",
+}
+
+
+class ByStep(OfRank, _Step, _Parts): ...
+
+
+VARIANTS = {"by=step": ByStep, "tree": TreeRow}
+
+
+class _AllSteps(_Parts):
+    steps: int
 
 
 def breakdown(
@@ -56,18 +76,18 @@ def breakdown(
 ) -> Result:
     need_ops(profile)
     chosen = windows(profile, replace(window, index="all") if by == "step" else window)
-    table: list[dict[str, Any]] = []
-    split: list[dict[str, Any]] = []
+    tree_table: list[TreeRow] = []
+    split: list[Row] = []
     for data in ranks_of(profile):
         for span in chosen.of(data.rank):
             if span.gpu_start_ns is None or span.gpu_end_ns is None:
                 continue
             parts = partition(data, span.gpu_start_ns, span.gpu_end_ns)
-            split.append(_row(span, parts))
-            table += [{**row, **span.key()} for row in tree_rows(profile, data, span, parts)] if tree else split[-1:]
-    columns = TREE_COLUMNS if tree else VARIANTS["by=step"] if by == "step" else COLUMNS
+            split += span.keyed([{**span.who, **_figures(parts)}])
+            tree_table += span.keyed(tree_rows(profile, data, span, parts)) if tree else []
+    row_type: type = VARIANTS.get(f"by={by}", Row)
     return Result(
-        chosen.table(columns, table),
+        chosen.table(TreeRow, tree_table) if tree else chosen.table(row_type, split),
         chosen.rows(),
         summary={
             **_summary([] if tree else split),
@@ -79,22 +99,21 @@ def breakdown(
     )
 
 
-def _row(span: Window, parts: Partition) -> dict[str, Any]:
-    return {"rank": span.rank, "pid": span.pid, **span.key(), **_figures(parts)}
-
-
-def _figures(parts: Partition) -> dict[str, Any]:
-    figures = {
-        "compute": parts.compute.length(),
-        "comm_exposed": parts.comm_exposed.length(),
-        "copy_exposed": parts.copy_exposed.length(),
-        "idle": parts.idle.length(),
-    }
+def _figures(parts: Partition) -> _Parts:
+    spans = (parts.compute, parts.comm_exposed, parts.copy_exposed, parts.idle)
+    compute, comm, copies, idle = (part.length() for part in spans)
+    shares = [100.0 * ns / parts.window_ns if parts.window_ns else None for ns in (compute, comm, copies, idle)]
     return {
         "window_ns": parts.window_ns,
-        **{f"{k}_ns": v for k, v in figures.items()},
+        "compute_ns": compute,
+        "comm_exposed_ns": comm,
+        "copy_exposed_ns": copies,
+        "idle_ns": idle,
         "comm_hidden_ns": parts.comm_hidden_ns,
-        **{f"{k}_pct": 100.0 * v / parts.window_ns if parts.window_ns else None for k, v in figures.items()},
+        "compute_pct": shares[0],
+        "comm_exposed_pct": shares[1],
+        "copy_exposed_pct": shares[2],
+        "idle_pct": shares[3],
     }
 
 
@@ -103,7 +122,7 @@ def _all_steps(profile: Profile, chosen: Windows, by: str, tree: bool) -> dict[s
     shown = {w.rank for w in chosen.spans if w.kind == "step" and w.count > 1}
     if tree or by == "step" or not shown:
         return {}
-    table = []
+    table: list[_AllSteps] = []
     for data in ranks_of(profile):
         steps = periods(data)
         if data.rank in shown and steps is not None and steps.lengths.any():
@@ -116,23 +135,20 @@ def _all_steps(profile: Profile, chosen: Windows, by: str, tree: bool) -> dict[s
     return {"all_steps": {"steps": count, "mean_ns": round(mean), **_summary(table)}}
 
 
-def _summary(table: list[dict[str, Any]]) -> dict[str, Any]:
+def _summary(table: Sequence[_Parts]) -> dict[str, Any]:
     """Means over ranks and steps, weighted by time: what a person quotes of the whole job."""
     total = sum(r["window_ns"] for r in table)
     if not total:
         return {}
-    return {
-        f"{k}_pct": 100.0 * sum(r[f"{k}_ns"] for r in table) / total
-        for k in ("compute", "comm_exposed", "copy_exposed", "idle")
-    }
+    return {f"{part.removesuffix('_ns')}_pct": 100.0 * sum(r[part] for r in table) / total for part in PARTS}
 
 
-def _statement(chosen: Windows, table: list[dict[str, Any]]) -> str:
+def _statement(chosen: Windows, table: list[Row]) -> str:
     """The share of compute, and what takes the rest, largest first."""
     total = sum(r["window_ns"] for r in table)
     if not total:
         return f"Nothing runs on the GPU in {about_window(chosen.spans)}."
-    sums = {name: sum(r[f"{key}_ns"] for r in table) for key, name in _OTHERS.items()}
+    sums = {name: sum(r[part] for r in table) for part, name in _OTHERS.items()}
     rest = sorted((name for name in sums if sums[name]), key=lambda name: -sums[name])
     verb = " take" if rest and rest[0].endswith("s") else " takes"
     others = [

@@ -5,7 +5,7 @@ Every nanosecond has one owner (see `owners`), so the top level sums to the wind
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Literal, TypedDict, get_args
 
 import numpy as np
 import polars as pl
@@ -18,31 +18,33 @@ from stepscope.derive.windows.window import Window
 from stepscope.intervals.arrays import I64, NONE
 from stepscope.model.nesting import depths
 from stepscope.model.profile import Profile
-from stepscope.model.result import Col
-
-TREE_COLUMNS = (
-    Col("rank", "rank of the process"),
-    Col("pid", "process id on its host"),
-    Col("depth", "depth in the hierarchy, 0 at the top"),
-    Col("path", "texts of the ranges from the top, joined by ` > `"),
-    Col("range", "text of the range; (no range) for what was launched outside any"),
-    Col("total_ns", "time that belongs to it and to the ranges in it"),
-    Col("compute_ns", "a compute kernel runs"),
-    Col("comm_exposed_ns", "else, communication runs"),
-    Col("copy_exposed_ns", "else, a copy or memset runs"),
-    Col("idle_ns", "nothing runs"),
-)
-
-_PARTS = ("compute_ns", "comm_exposed_ns", "copy_exposed_ns", "idle_ns")
 
 
-def tree_rows(profile: Profile, data: RankData, span: Window, parts: Partition) -> list[dict[str, Any]]:
+class TreeRow(TypedDict):
+    rank: Annotated[int, "rank of the process"]
+    pid: Annotated[int | None, "process id on its host"]
+    depth: Annotated[int, "depth in the hierarchy, 0 at the top"]
+    path: Annotated[str, "texts of the ranges from the top, joined by ` > `"]
+    range: Annotated[str, "text of the range; (no range) for what was launched outside any"]
+    total_ns: Annotated[int, "time that belongs to it and to the ranges in it"]
+    compute_ns: Annotated[int, "a compute kernel runs"]
+    comm_exposed_ns: Annotated[int, "else, communication runs"]
+    copy_exposed_ns: Annotated[int, "else, a copy or memset runs"]
+    idle_ns: Annotated[int, "nothing runs"]
+
+
+Part = Literal["compute_ns", "comm_exposed_ns", "copy_exposed_ns", "idle_ns"]
+#: The parts of every row, which sum to its time.
+PARTS: tuple[Part, ...] = get_args(Part)
+
+
+def tree_rows(profile: Profile, data: RankData, span: Window, parts: Partition) -> list[TreeRow]:
     """Rows of the tree, depth first, the largest child first."""
     place, places = data.once(_places)
     count = len(places.parent)
     index = np.full(data.ranges.height + 1, NONE, dtype=np.int64)  # what is in no range is at the last place of all
     index[data.own_ranges] = np.arange(len(data.own_ranges))
-    total = np.zeros((count, len(_PARTS)), np.int64)
+    total = np.zeros((count, len(PARTS)), np.int64)
     there = np.zeros(count, dtype=bool)
     for column, (ops, _, length) in enumerate(owners(data, parts)):
         ranges = np.full(len(ops), NONE, dtype=np.int64)
@@ -65,7 +67,10 @@ def tree_rows(profile: Profile, data: RankData, span: Window, parts: Partition) 
             "path": paths[at],
             "range": places.texts[at],
             "total_ns": int(sums[at]),
-            **dict(zip(_PARTS, total[at].tolist(), strict=True)),
+            "compute_ns": int(total[at, 0]),
+            "comm_exposed_ns": int(total[at, 1]),
+            "copy_exposed_ns": int(total[at, 2]),
+            "idle_ns": int(total[at, 3]),
         }
         for at in order[there[order]].tolist()
     ]

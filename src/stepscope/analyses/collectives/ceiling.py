@@ -1,4 +1,4 @@
-"""What links can do, as nccl-tests measured it: bus bandwidth by operation and size of message, out of its text.
+"""What links can do, as nccl-tests or `capture nccl` measured it: bus bandwidth by operation and size of message.
 
 Columns are those of the header that stands above the rows: versions differ in which they have. Of in-place and
 out-of-place the faster counts. Which operation it was is in a line of the text (`all_reduce_perf`), else in the name of
@@ -32,7 +32,13 @@ _PROGRAMS = {
     "scatter": "scatter",
 }
 _PROGRAM = re.compile(rf"\b({'|'.join(sorted(_PROGRAMS, key=len, reverse=True))})_perf")
-_HINT = "give what a program of nccl-tests printed, as in `all_reduce_perf -b 1M -e 1G -f 2 > all_reduce_perf.txt`"
+_HINT = (
+    "give what `stepscope capture nccl` wrote, or a program of nccl-tests printed, as in "
+    "`all_reduce_perf -b 1M -e 1G -f 2 > all_reduce_perf.txt`"
+)
+#: What `capture nccl` writes first, and where in the folder of a capture.
+_SWEEP = re.compile(r"^# stepscope capture nccl: ([^:,]+)")
+_SWEPT = "nccl"
 #: No line of nccl-tests is longer; what is, is another file.
 _LONGEST = 4096
 
@@ -41,6 +47,8 @@ class Ceiling(Struct, frozen=True):
     """Bus bandwidth that was measured, by operation: sizes in bytes, ascending, and 10⁹ bytes per second of each."""
 
     of: dict[str, tuple[F64, F64]]
+    #: who measured it, as a sentence says it
+    by: str = "nccl-tests"
 
     def at(self, kind: str, size: F64) -> F64 | None:
         """The ceiling of messages of some sizes; null where the operation was not measured."""
@@ -62,27 +70,32 @@ class Ceiling(Struct, frozen=True):
 
 def read_ceiling(path: Path) -> Ceiling:
     """The ceiling of a file, or of all text files of a folder: one for each operation."""
-    files = sorted(p for p in path.iterdir() if p.is_file()) if path.is_dir() else [path]
+    folder = path / _SWEPT if (path / _SWEPT).is_dir() else path
+    files = sorted(p for p in folder.iterdir() if p.is_file()) if folder.is_dir() else [path]
     measured: dict[str, dict[int, float]] = {}
+    by: set[str] = set()
     for file in files:
         try:
             with file.open("r", encoding="utf-8", errors="replace") as lines:
-                _read(file, lines, measured)
+                _read(file, lines, measured, by)
         except OSError as error:
             raise BadInput(f"{file}: {error.strerror or error}", _HINT) from None
     if not measured:
         raise BadInput(f"{path}: has no row of nccl-tests", _HINT)
     tables = {kind: sorted(rows.items()) for kind, rows in measured.items()}
     return Ceiling(
-        {kind: (np.array(rows, np.float64)[:, 0], np.array(rows, np.float64)[:, 1]) for kind, rows in tables.items()}
+        {kind: (np.array(rows, np.float64)[:, 0], np.array(rows, np.float64)[:, 1]) for kind, rows in tables.items()},
+        f"capture nccl ({' and '.join(sorted(by))})" if by else "nccl-tests",
     )
 
 
-def _read(file: Path, lines: Iterable[str], measured: dict[str, dict[int, float]]) -> None:
+def _read(file: Path, lines: Iterable[str], measured: dict[str, dict[int, float]], by: set[str]) -> None:
     named = _PROGRAM.search(file.name) or _PROGRAM.search(f"{file.stem}_perf")
     kind = _PROGRAMS[named[1]] if named else None
     columns: list[str] = []
     for line in _short(lines):
+        if match := _SWEEP.match(line):
+            by.add(match[1])
         if match := _PROGRAM.search(line):
             kind = _PROGRAMS[match[1]]
         words = line.replace("#wrong", "wrong").lstrip("# ").split()

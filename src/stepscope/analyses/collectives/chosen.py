@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 import polars as pl
@@ -14,14 +14,22 @@ from stepscope.derive.windows.spec import WindowSpec
 from stepscope.derive.windows.window import WHOLE
 from stepscope.intervals.arrays import I64
 from stepscope.model.profile import Profile
+from stepscope.model.result import WindowRow
 
 
-def inside(
-    profile: Profile, spec: WindowSpec, a: Across, table: pl.DataFrame
-) -> tuple[pl.DataFrame, list[dict[str, Any]]]:
+class Share(TypedDict):
+    """What a rank has in all-to-alls, beside the mean of its group."""
+
+    rank: int
+    n: int
+    bytes_vs_mean_pct: float | None
+    time_vs_mean_pct: float | None
+
+
+def inside(profile: Profile, spec: WindowSpec, a: Across, table: pl.DataFrame) -> tuple[pl.DataFrame, list[WindowRow]]:
     """The rows of the window: of the whole capture, unless a window was asked for; then what any rank has in it.
 
-    Each names the window (`WINDOW_COLUMNS`) of the first rank that has it in one.
+    Each names the window (`OfWindow`) of the first rank that has it in one.
     """
     if spec == WindowSpec():
         whole = pl.lit("capture").alias("window"), pl.lit(0, pl.Int64).alias("index"), pl.lit(WHOLE).alias("label")
@@ -33,14 +41,14 @@ def inside(
     return table.join(mine, on="meeting", maintain_order="left"), [w for _, spans in ops_inside for w in spans]
 
 
-def _ops_inside(part: Profile, spec: WindowSpec) -> tuple[pl.DataFrame, list[dict[str, Any]]]:
+def _ops_inside(part: Profile, spec: WindowSpec) -> tuple[pl.DataFrame, list[WindowRow]]:
     chosen = windows(part, spec)
     frames = [w.named(pl.DataFrame({"rank": [w.rank] * len(w.ops), "op": w.ops})) for w in chosen.spans]
     schema = {"rank": pl.Int32, "op": pl.Int64, "window": pl.String, "index": pl.Int64, "label": pl.String}
     return pl.concat([pl.DataFrame(schema=schema), *(f.cast(schema) for f in frames)]), chosen.rows()  # type: ignore[arg-type]
 
 
-def _whole(profile: Profile, a: Across) -> list[dict[str, Any]]:
+def _whole(profile: Profile, a: Across) -> list[WindowRow]:
     """The window of a rank: its communication, first to last, on its own clock."""
     sides = a.matched.sides
     spans = sides.group_by("rank").agg(
@@ -64,7 +72,7 @@ def _whole(profile: Profile, a: Across) -> list[dict[str, Any]]:
     ]
 
 
-def imbalance(a: Across, meetings: I64) -> list[dict[str, Any]]:
+def imbalance(a: Across, meetings: I64) -> list[Share]:
     """Per rank, what it has in all-to-alls against its group: bytes, and time after the last arrival."""
     chosen = a.meetings["kind"].to_numpy()[meetings] == ALL_TO_ALL
     mine = np.isin(a.meeting, meetings[chosen]) & (a.count[a.meeting] > 1)

@@ -22,13 +22,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
 
 from stepscope.analyses.compile import gate as compile_gate
+from stepscope.analyses.compile.columns import ByRegion, ByStep, Counts, Gpu, Idle, Row
 from stepscope.analyses.compile.gate import UNDECIDED, statement
-from stepscope.analyses.compile.log import LOG_COLUMNS, log_beside, log_result
+from stepscope.analyses.compile.log import LoggedRow, log_beside, log_result
 from stepscope.analyses.compile.mode import compile_mode
 from stepscope.derive.accounting.partition import partition
 from stepscope.derive.host.idle_causes import QUEUE, TAIL, UNLINKED, causes
@@ -40,50 +41,19 @@ from stepscope.derive.windows.spec import WindowSpec
 from stepscope.derive.windows.window import WHOLE, Window
 from stepscope.errors import BadInput, CannotAnswer
 from stepscope.intervals import covered, union
-from stepscope.intervals.arrays import I64, NONE, Mask
+from stepscope.intervals.arrays import I64, NONE
 from stepscope.model.capturing import capture_with
 from stepscope.model.effect import Effect
 from stepscope.model.note import noted
 from stepscope.model.profile import Profile
-from stepscope.model.result import Col, Result
+from stepscope.model.result import Result, blank
 from stepscope.model.statement import STATEMENT
 
-_WHO = (Col("rank", "rank of the process"), Col("pid", "process id on its host"))
-_STEP = (Col("index", "which instance of the anchor"), Col("label", "its text"))
-_FIGURES = (
-    Col("regions", "runs of compiled frames; null where the trace has no annotations of torch.compile"),
-    Col("graphs", "runs of compiled graphs, forward and backward"),
-    Col("breaks", "regions with a region inside: graph breaks that compiled code followed"),
-    Col("recompiled", "frames that ran in a version other than their first"),
-    Col("compiles", "compilations in the window"),
-    Col("compiling_ns", "host time in them"),
-    Col("compiled_ns", "GPU ops launched in a compiled graph"),
-    Col("between_ns", "GPU ops launched in a region, outside its graphs"),
-    Col("eager_ns", "all other GPU ops of the window"),
-    Col("compiled_pct", "compiled share of GPU op time"),
-    Col("gpu_per_graph_ns", "compiled GPU time per graph"),
-    Col("idle_ns", "GPU idle in the window"),
-    Col("idle_compile_ns", "of it, while the launching thread compiled"),
-    Col("idle_graph_ns", "while it was in a compiled graph"),
-    Col("idle_between_ns", "while it was in a region, outside its graphs"),
-    Col("idle_eager_ns", "while it was elsewhere"),
-    Col("idle_capture_ns", "while it captured a CUDA graph, which runs nothing; done once, and no break"),
-    Col("idle_other_ns", "not for want of a launch: queued work, or an end that no op marks"),
-    Col("verdict", "not compiled, whole, breaks hidden, breaks exposed, host-bound, undecided; null without GPU work"),
-)
-_REGION = (
-    *_WHO,
-    Col("region", "frame and compile id; `(no region)`: launched outside any, backward graphs too"),
-    Col("n", "runs that began in the window"),
-    Col("host_ns", "their time on the host, regions inside included"),
-    Col("graphs", "compiled graphs run in it, not in regions inside"),
-    Col("breaks", "runs with a region inside"),
-    Col("compiled_ns", "GPU ops that it launched in compiled graphs"),
-    Col("other_ns", "GPU ops that it launched outside of them"),
-)
-COLUMNS = (*_WHO, *_FIGURES)
-VARIANTS = {"by=step": (*_WHO, *_STEP, *_FIGURES), "by=region": _REGION, "by=reason": LOG_COLUMNS}
+VARIANTS = {"by=step": ByStep, "by=region": ByRegion, "by=reason": LoggedRow}
 
+_Summed = Literal["regions", "graphs", "breaks", "compiles", "compiled_ns", "between_ns", "eager_ns"]
+#: What the summary has over all ranks and windows.
+_SUMMED: tuple[_Summed, ...] = get_args(_Summed)
 By = Literal["window", "step", "region", "reason"]
 
 
@@ -130,13 +100,16 @@ def _ask(profile: Profile, window: WindowSpec, by: str) -> Result:
     named = _by_name(profile, by_rank)
     notes = [noted("compile-not-annotated")] if named else []
     chosen = windows(profile, replace(window, index="all") if by == "step" else window)
-    table: list[dict[str, Any]] = []
+    table: list[Row] = []
+    regions: list[ByRegion] = []
     for data in ranks_of(profile):
         for span in chosen.of(data.rank):
             marks = by_rank[data.rank]
-            part = _regions(data, span, marks) if by == "region" else [_row(profile, data, span, marks, named)]
-            table += [{**row, **span.key()} for row in part]
-    columns = COLUMNS if by == "window" else VARIANTS[f"by={by}"]
+            if by == "region":
+                regions += span.keyed(_regions(data, span, marks))
+            else:
+                table += span.keyed([_row(profile, data, span, marks, named)])
+    shown = chosen.table(ByRegion, regions) if by == "region" else chosen.table(VARIANTS.get(f"by={by}", Row), table)
     summary = {} if by == "region" else _summary(table)
     if by != "region":
         summary[STATEMENT] = statement(table, summary["compiled_pct"])
@@ -146,7 +119,7 @@ def _ask(profile: Profile, window: WindowSpec, by: str) -> Result:
         summary |= compile_mode(profile, by_rank)
     notes = [*chosen.notes, *notes, *graph_notes(profile)]
     ranked = {"region": "host_ns", "step": "idle_ns"}.get(by)
-    return Result(chosen.table(columns, table), chosen.rows(), summary, notes, ranked_by=ranked)
+    return Result(shown, chosen.rows(), summary, notes, ranked_by=ranked)
 
 
 def _by_name(profile: Profile, by_rank: dict[int, Compiled]) -> bool:
@@ -158,7 +131,7 @@ def _by_name(profile: Profile, by_rank: dict[int, Compiled]) -> bool:
         return True
     if not any(marks.annotated for marks in by_rank.values()):
         raise CannotAnswer(
-            "the profile has no torch ops, so nothing says what was compiled",
+            "the profile has no torch ops, so nothing shows what was compiled",
             f"{capture_with('pytorch')}; or give --log",
         )
     return False
@@ -172,13 +145,6 @@ def _launch(data: RankData, ops: I64) -> tuple[I64, I64]:
     return tid, data.launched_at[ops]
 
 
-def _lengths(data: RankData, span: Window) -> I64:
-    if span.clipped and span.gpu_start_ns is not None and span.gpu_end_ns is not None:
-        return data.lengths(span.gpu_start_ns, span.gpu_end_ns)[span.ops]
-    length: I64 = data.end[span.ops] - data.start[span.ops]
-    return length
-
-
 def _host_span(data: RankData, span: Window) -> tuple[int, int]:
     """The window on the host: all of it, or as chosen, else from its first launch to its last."""
     if span.label == WHOLE:
@@ -189,37 +155,38 @@ def _host_span(data: RankData, span: Window) -> tuple[int, int]:
     return (int(at.min()), int(at.max()) + 1) if len(at) else (0, 0)
 
 
-def _row(profile: Profile, data: RankData, span: Window, marks: Compiled, named: bool) -> dict[str, Any]:
-    row: dict[str, Any] = {c.name: None for c in _FIGURES}
-    row |= {"rank": data.rank, "pid": data.pid}
-    lo, hi = _host_span(data, span)
+def _row(profile: Profile, data: RankData, span: Window, marks: Compiled, named: bool) -> Row:
+    row: Row = {**blank(Row), **span.who}
     if not named:
-        mine = marks.regions.begun(lo, hi)
-        later = mine & (marks.regions.compile > 0)
-        compiling = union(marks.compiling.start, marks.compiling.end).clip(lo, hi)
-        row |= {
-            "regions": int(mine.sum()),
-            "graphs": int(marks.graphs.begun(lo, hi).sum()),
-            "breaks": int((mine & marks.breaks).sum()),
-            "recompiled": len(np.unique(marks.regions.frame[later])),
-            "compiles": int(marks.compiles.begun(lo, hi).sum()),
-            "compiling_ns": compiling.length(),
-        }
+        row = {**row, **_counts(marks, *_host_span(data, span))}
     if len(span.ops) == 0:
         return row
-    row |= _gpu(profile, data, span, marks, named)
-    if row["graphs"]:
+    row = {**row, **_gpu(profile, data, span, marks, named)}
+    if row["graphs"] and row["compiled_ns"] is not None:
         row["gpu_per_graph_ns"] = round(row["compiled_ns"] / row["graphs"])
     if named:
         row["verdict"] = UNDECIDED
     elif data.calls.height:
-        row |= _idle(data, span, marks)
+        row = {**row, **_idle(data, span, marks)}
         row["verdict"] = _verdict(row)
     return row
 
 
-def _gpu(profile: Profile, data: RankData, span: Window, marks: Compiled, named: bool) -> dict[str, Any]:
-    length = _lengths(data, span)
+def _counts(marks: Compiled, lo: int, hi: int) -> Counts:
+    mine = marks.regions.begun(lo, hi)
+    later = mine & (marks.regions.compile > 0)
+    return {
+        "regions": int(mine.sum()),
+        "graphs": int(marks.graphs.begun(lo, hi).sum()),
+        "breaks": int((mine & marks.breaks).sum()),
+        "recompiled": len(np.unique(marks.regions.frame[later])),
+        "compiles": int(marks.compiles.begun(lo, hi).sum()),
+        "compiling_ns": union(marks.compiling.start, marks.compiling.end).clip(lo, hi).length(),
+    }
+
+
+def _gpu(profile: Profile, data: RankData, span: Window, marks: Compiled, named: bool) -> Gpu:
+    length = span.lengths(data)
     if named:
         graph = profile.names_with(INDUCTOR)[data.name[span.ops]]
         between = np.zeros(len(graph), dtype=bool)
@@ -237,7 +204,7 @@ def _gpu(profile: Profile, data: RankData, span: Window, marks: Compiled, named:
     }
 
 
-def _idle(data: RankData, span: Window, marks: Compiled) -> dict[str, int]:
+def _idle(data: RankData, span: Window, marks: Compiled) -> Idle:
     assert span.gpu_start_ns is not None and span.gpu_end_ns is not None
     idle = partition(data, span.gpu_start_ns, span.gpu_end_ns).idle
     pieces = causes(data, idle)
@@ -259,28 +226,28 @@ def _idle(data: RankData, span: Window, marks: Compiled) -> dict[str, int]:
     }
 
 
-def _verdict(row: dict[str, Any]) -> str:
+def _verdict(row: Row) -> str:
     if not row["regions"] and not row["graphs"]:
         return "not compiled"
-    if row["idle_graph_ns"] + row["idle_between_ns"] > row["compiled_ns"]:
+    if (row["idle_graph_ns"] or 0) + (row["idle_between_ns"] or 0) > (row["compiled_ns"] or 0):
         return "host-bound"
     if row["breaks"]:
         return "breaks exposed" if row["idle_between_ns"] else "breaks hidden"
     return "whole"
 
 
-def _summary(table: list[dict[str, Any]]) -> dict[str, Any]:
+def _summary(table: list[Row]) -> dict[str, Any]:
     """Sums over ranks and windows; null where no row knows."""
     summary: dict[str, Any] = {"windows": len(table)}
-    for name in ("regions", "graphs", "breaks", "compiles", "compiled_ns", "between_ns", "eager_ns"):
-        values = [r[name] for r in table if r[name] is not None]
+    for name in _SUMMED:
+        values = [value for r in table if (value := r[name]) is not None]
         summary[name] = sum(values) if values else None
     total = sum(summary[k] or 0 for k in ("compiled_ns", "between_ns", "eager_ns"))
     summary["compiled_pct"] = 100.0 * summary["compiled_ns"] / total if total else None
     return summary
 
 
-def _regions(data: RankData, span: Window, marks: Compiled) -> list[dict[str, Any]]:
+def _regions(data: RankData, span: Window, marks: Compiled) -> list[ByRegion]:
     """One row per frame and compile id, and one for what was launched in no region."""
     regions, lo_hi = marks.regions, _host_span(data, span)
     begun = regions.begun(*lo_hi)
@@ -289,35 +256,38 @@ def _regions(data: RankData, span: Window, marks: Compiled) -> list[dict[str, An
     graph = marks.inside.nesting.enclosing(tid, at) != NONE
     runs = marks.graphs.begun(*lo_hi)
     holder = regions.nesting.enclosing(marks.graphs.tid, marks.graphs.start)
-    length = _lengths(data, span)
-    table = []
+    length = span.lengths(data)
+    table: list[ByRegion] = []
     for frame, version in sorted(set(zip(regions.frame.tolist(), regions.compile.tolist(), strict=True))):
         rows_of = np.flatnonzero((regions.frame == frame) & (regions.compile == version))
         mine = rows_of[begun[rows_of]]
         launched = np.isin(within, rows_of)
         if len(mine) or launched.any():
-            name = f"{frame}/{version}" if frame != NONE else "(unnamed)"
-            figures = {
-                "n": len(mine),
-                "host_ns": int((regions.end - regions.start)[mine].sum()),
-                "graphs": int((runs & np.isin(holder, rows_of)).sum()),
-                "breaks": int(marks.breaks[mine].sum()),
-            }
-            table.append(_region(data, name, figures, length, launched, graph))
+            table.append(
+                {
+                    **span.who,
+                    "region": f"{frame}/{version}" if frame != NONE else "(unnamed)",
+                    "n": len(mine),
+                    "host_ns": int((regions.end - regions.start)[mine].sum()),
+                    "graphs": int((runs & np.isin(holder, rows_of)).sum()),
+                    "breaks": int(marks.breaks[mine].sum()),
+                    "compiled_ns": int(length[launched & graph].sum()),
+                    "other_ns": int(length[launched & ~graph].sum()),
+                }
+            )
     rest = within == NONE
-    figures = {"n": 0, "host_ns": 0, "graphs": int((runs & (holder == NONE)).sum()), "breaks": 0}
-    if rest.any() or figures["graphs"]:
-        table.append(_region(data, "(no region)", figures, length, rest, graph))
+    graphs = int((runs & (holder == NONE)).sum())
+    if rest.any() or graphs:
+        table.append(
+            {
+                **span.who,
+                "region": "(no region)",
+                "n": 0,
+                "host_ns": 0,
+                "graphs": graphs,
+                "breaks": 0,
+                "compiled_ns": int(length[rest & graph].sum()),
+                "other_ns": int(length[rest & ~graph].sum()),
+            }
+        )
     return table
-
-
-def _region(
-    data: RankData,
-    name: str,
-    figures: dict[str, int],
-    length: I64,
-    launched: Mask,
-    graph: Mask,
-) -> dict[str, Any]:
-    gpu = {"compiled_ns": int(length[launched & graph].sum()), "other_ns": int(length[launched & ~graph].sum())}
-    return {"rank": data.rank, "pid": data.pid, "region": name, **figures, **gpu}

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
+from stepscope.analyses.compile.columns import Row
 from stepscope.errors import BadInput, CannotAnswer, GateFailed
 from stepscope.model.result import Result
 
@@ -16,7 +18,7 @@ _HELP = "as in breaks<=0,recompiles<=2,compiled>=80"
 #: The verdict where names of kernels are all there is to go by.
 UNDECIDED = "undecided"
 _SAYS = {
-    "not compiled": "nothing of the window is compiled",
+    "not compiled": "nothing in the window is compiled",
     "whole": "compiled code runs without a graph break",
     "breaks hidden": "graphs break, and the GPU does not idle for it",
     "breaks exposed": "graphs break, and the GPU idles between them",
@@ -25,7 +27,7 @@ _SAYS = {
 }
 
 
-def statement(rows: list[dict[str, Any]], compiled_pct: float | None) -> str:
+def statement(rows: Sequence[Row], compiled_pct: float | None) -> str:
     """The verdict that most rows have, in a sentence."""
     verdicts = Counter(r["verdict"] for r in rows if r["verdict"])
     if not verdicts:
@@ -35,7 +37,9 @@ def statement(rows: list[dict[str, Any]], compiled_pct: float | None) -> str:
     of = f" (in {n} of {len(rows)} rows)" if n < len(rows) else ""
     least = "at least " if verdict == UNDECIDED else ""
     share = f"; {least}{compiled_pct:.1f} % of the GPU time is compiled" if compiled_pct is not None else ""
-    return f"{says[0].upper()}{says[1:]}{of}{share}: {verdict}."
+    if verdict == "not compiled" and not compiled_pct:
+        return f"{says[0].upper()}{says[1:]}{of}."
+    return f"{says[0].upper()}{says[1:]}{of}{share}. Verdict: {verdict}."
 
 
 def parse(text: str) -> list[tuple[str, str, float]]:

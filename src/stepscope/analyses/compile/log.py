@@ -16,25 +16,29 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 import polars as pl
 from msgspec import Struct
 
 from stepscope.errors import BadInput
 from stepscope.model.note import Note, noted
-from stepscope.model.result import Col, Result
+from stepscope.model.result import Result, rows
 from stepscope.model.source import SourceInfo
 
-LOG_COLUMNS = (
-    Col("kind", "graph_break, recompile, or recompile_limit (torch gave up on a function, which then runs eager)"),
-    Col("reason", "why, as torch says; of several failed guards the first, which is the latest version's"),
-    Col("location", "FILE:LINE of the user's code"),
-    Col("function", "function that was compiled anew; null for breaks"),
-    Col("n", "how often the log has it"),
-    Col("against_n", "how often the other log has it; null without one"),
-    Col("change", "n less against_n"),
-)
+
+class LoggedRow(TypedDict):
+    kind: Annotated[
+        str, "graph_break, recompile, or recompile_limit (torch gave up on a function, which then runs eager)"
+    ]
+    reason: Annotated[str, "why, as torch says; of several failed guards the first, which is the latest version's"]
+    location: Annotated[str, "FILE:LINE of the user's code"]
+    function: Annotated[str | None, "function that was compiled anew; null for breaks"]
+    n: Annotated[int, "how often the log has it"]
+    against_n: Annotated[int | None, "how often the other log has it; null without one"]
+    change: Annotated[str, "n less against_n"]
+
+
 KINDS = ("graph_break", "recompile", "recompile_limit")
 _KEY = ["kind", "reason", "location", "function"]
 
@@ -113,8 +117,8 @@ def _begin(text: str, artifact: bool) -> Event | None:
         return Event("graph_break", location=f"{match[1]}:{match[2]}")
     if match := _BREAK.match(text):
         # "skip:" and "torch.compile cannot properly resume …" say that the whole function runs eager; why comes later.
-        known = "" if match[1].startswith(("skip:", "torch.compile cannot")) else match[1]
-        return Event("graph_break", reason=known, wants_stack=True)
+        reason = "" if match[1].startswith(("skip:", "torch.compile cannot")) else match[1]
+        return Event("graph_break", reason=reason, wants_stack=True)
     if match := _RECOMPILE.match(text):
         return Event("recompile", location=match[2], function=match[1])
     return None
@@ -146,7 +150,6 @@ def _continue_break(event: Event, text: str) -> None:
 
 def log_result(log: Path, against: Path | None) -> Result:
     """Counts by reason and location, and of another run beside them."""
-    columns = [c.name for c in LOG_COLUMNS]
     notes: list[Note] = []
     table = _counts(_read(log, "--log", notes))
     if against is None:
@@ -162,7 +165,7 @@ def log_result(log: Path, against: Path | None) -> Result:
     by = [order, pl.col("n"), pl.col("against_n"), *map(pl.col, _KEY[1:])]
     table = table.sort(by, descending=[False, True, True, False, False, False], nulls_last=True)
     sources = [SourceInfo(Path(f).name, "torch-log") for f in (log, against) if f is not None]
-    return Result(table.select(columns), [], _summary(table, other is not None), notes, sources=sources)
+    return Result(rows(LoggedRow, table), [], _summary(table, other is not None), notes, sources=sources)
 
 
 def _read(file: Path, option: str, notes: list[Note]) -> list[Event]:

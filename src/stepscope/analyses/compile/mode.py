@@ -22,17 +22,17 @@ UNKNOWN = "unknown"
 _TEMPLATE = r"^triton_(?:tem|mm|bmm)_\w*?(?:mm|bmm|addmm|baddbmm|convolution)"
 
 
-def compile_mode(profile: Profile, found: Mapping[int, Compiled]) -> dict[str, Any]:
+def compile_mode(profile: Profile, by_rank: Mapping[int, Compiled]) -> dict[str, Any]:
     """`mode`, how it is known (`mode_from`), and what else was asked for, for a summary."""
     if heard := profile.compile_settings:
         return {"mode": _joined(heard, "mode"), "mode_from": "manifest"} | {
             key: _joined(heard, key) for key in ("backend", "dynamic", "fullgraph")
         }
-    broken = any(marks.breaks.any() for marks in found.values())
+    broken = any(marks.breaks.any() for marks in by_rank.values())
     # A break under fullgraph is an error: the run would have ended there.
-    told = {"fullgraph": "no"} if broken else {}
-    mode = _by_trace(profile, found)
-    return {"mode": mode, "mode_from": None if mode == UNKNOWN else "trace", **told}
+    fullgraph = {"fullgraph": "no"} if broken else {}
+    mode = _by_trace(profile, by_rank)
+    return {"mode": mode, "mode_from": None if mode == UNKNOWN else "trace", **fullgraph}
 
 
 def _joined(heard: list[dict[str, Any]], key: str) -> str:
@@ -41,8 +41,8 @@ def _joined(heard: list[dict[str, Any]], key: str) -> str:
     return ", ".join(dict.fromkeys(str(words.get(each.get(key), each.get(key))) for each in heard))
 
 
-def _by_trace(profile: Profile, found: Mapping[int, Compiled]) -> str:
-    replayed = any(_replays(data, found[data.rank]) for data in ranks_of(profile))
+def _by_trace(profile: Profile, by_rank: Mapping[int, Compiled]) -> str:
+    replayed = any(_replays(data, by_rank[data.rank]) for data in ranks_of(profile))
     tuned = bool(profile.names.gather(profile.ops["name"].unique()).str.contains(_TEMPLATE).any())
     if tuned:
         return "max-autotune" if replayed else "max-autotune-no-cudagraphs"

@@ -14,78 +14,118 @@ optimizer, exposed communication and copies, idle time by cause.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypedDict
 
 import polars as pl
 
-from stepscope.analyses.compute.basis import basis_notes
 from stepscope.analyses.compute.budget import WHAT, Budget, budget
 from stepscope.analyses.compute.fused import chain_rows
 from stepscope.analyses.compute.groups import frame, table
 from stepscope.derive.accounting.named_window import about_window, sized_window
-from stepscope.derive.rank.data import RankData, ranks_of
+from stepscope.derive.rank.data import ranks_of
 from stepscope.derive.rank.graphs import graph_notes
 from stepscope.derive.rank.needs import need_ops
 from stepscope.derive.windows.choosing import windows
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.derive.windows.window import Window, Windows
-from stepscope.derive.work.step import step_work
+from stepscope.derive.work.reference import MEASURED_ON
+from stepscope.derive.work.rules import MULTIPLYING
+from stepscope.derive.work.step import StepWork, step_work
+from stepscope.derive.work.twins import with_twins
 from stepscope.errors import CannotAnswer
-from stepscope.intervals.arrays import I64
-from stepscope.model.capturing import capture_by
-from stepscope.model.note import Note
+from stepscope.model.capturing import capture_by, capture_with
+from stepscope.model.note import Note, noted
 from stepscope.model.profile import Profile
-from stepscope.model.result import Col, Result
+from stepscope.model.result import OfRank, Result
 from stepscope.model.statement import STATEMENT, percent, sum_over, time_of
 from stepscope.model.units import about
 
-_WHO = (Col("rank", "rank of the process"), Col("pid", "process id on its host"))
-_PHASE = Col("phase", "forward, backward, recomputed, optimizer or other")
-_FIGURES = (
-    Col("n", "kernels"),
-    Col("layers", "repetitions of a sequence of kernels that have some of it; 0 where none was found"),
-    Col("total_ns", "sum of their durations"),
-    Col("share_pct", "total as a share of the window"),
-    Col("good_ns", "time of the same work, in the same numbers, done well on this GPU"),
-    Col("good_from", "from where that is known: this trace, reference (an H200), reference scaled; itself: no claim"),
-    Col("flops", "what the model asks for, without what a causal mask hides; null without shapes"),
-    Col("done_flops", "what was run"),
-    Col("moved_bytes", "read and written"),
-    Col("bytes_from", "from where bytes are known: recorded, shapes, grid, time (no more than its time allows)"),
-    Col("precision", "numbers of most of its products"),
-    Col("bound", "compute, memory or latency (neither): what most of it is bound by; null where nothing tells"),
-    Col("phase_from", "what the pass is known by: torch ops, ranges, threads, names"),
-)
-COLUMNS = (*_WHO, Col("part", "attention, linear layers, norms, loss, embedding, optimizer …"), _PHASE, *_FIGURES)
-VARIANTS = {
-    "by=role": (*_WHO, Col("role", "what the kernels do, by their names"), _PHASE, *_FIGURES),
-    "by=module": (
-        *_WHO,
-        Col("module", "module of the program, numbers of layers left out; null for none"),
-        _PHASE,
-        *_FIGURES,
-    ),
-    "by=chain": (
-        *_WHO,
-        Col("kernels", "roles of the kernels of the chain, in order"),
-        _PHASE,
-        Col("times", "how often such a chain runs"),
-        Col("n", "kernels in one of them"),
-        Col("total_ns", "sum of durations, of all of them"),
-        Col("share_pct", "total as a share of the window"),
-        Col("fused_ns", "one fused kernel each: the bytes of the largest at the memory's rate"),
-        Col("moved_bytes", "read and written, of all of them"),
-        Col("needed_bytes", "what fused kernels would move"),
-    ),
-    "by=budget": (
-        *_WHO,
-        Col("loss", "what stands between the model's FLOPs at the dense peak and the step"),
-        Col("total_ns", "its time; all rows sum to the window"),
-        Col("share_pct", "share of the window"),
-        Col("left_ns", "what the step would take without this row and those below it"),
-        Col("what", "what it is"),
-    ),
-}
+
+class _Figures(TypedDict):
+    n: Annotated[int, "kernels"]
+    layers: Annotated[int, "repetitions of a sequence of kernels that have some of it; 0 where none was found"]
+    total_ns: Annotated[int, "sum of their durations"]
+    share_pct: Annotated[float, "total as a share of the window"]
+    good_ns: Annotated[int, "time of the same work, in the same numbers, done well on this GPU"]
+    good_from: Annotated[
+        str, "from where that is known: this trace, reference (an H200), reference scaled; itself: no claim"
+    ]
+    flops: Annotated[int | None, "what the model asks for, without what a causal mask hides; null without shapes"]
+    done_flops: Annotated[int | None, "what was run"]
+    moved_bytes: Annotated[int | None, "read and written"]
+    bytes_from: Annotated[
+        str, "from where bytes are known: recorded, shapes, grid, time (no more than its time allows)"
+    ]
+    precision: Annotated[str | None, "numbers of most of its products"]
+    bound: Annotated[
+        str | None, "compute, memory or latency (neither): what most of it is bound by; null where nothing tells"
+    ]
+    phase_from: Annotated[str, "what the pass is known by: torch ops, ranges, threads, names"]
+
+
+class _Key(OfRank):
+    part: Annotated[str, "attention, linear layers, norms, loss, embedding, optimizer …"]
+    phase: Annotated[str, "forward, backward, recomputed, optimizer or other"]
+
+
+class Row(_Key, _Figures): ...
+
+
+class _RoleKey(OfRank):
+    role: Annotated[str, "what the kernels do, by their names"]
+    phase: Annotated[str, "forward, backward, recomputed, optimizer or other"]
+
+
+class ByRole(_RoleKey, _Figures): ...
+
+
+class _ModuleKey(OfRank):
+    module: Annotated[str | None, "module of the program, numbers of layers left out; null for none"]
+    phase: Annotated[str, "forward, backward, recomputed, optimizer or other"]
+
+
+class ByModule(_ModuleKey, _Figures): ...
+
+
+class ByChain(OfRank):
+    kernels: Annotated[str, "roles of the kernels of the chain, in order"]
+    phase: Annotated[str, "forward, backward, recomputed, optimizer or other"]
+    times: Annotated[int, "how often such a chain runs"]
+    n: Annotated[int, "kernels in one of them"]
+    total_ns: Annotated[int, "sum of durations, of all of them"]
+    share_pct: Annotated[float, "total as a share of the window"]
+    fused_ns: Annotated[int, "one fused kernel each: the bytes of the largest at the memory's rate"]
+    moved_bytes: Annotated[int | None, "read and written, of all of them"]
+    needed_bytes: Annotated[int, "what fused kernels would move"]
+
+
+class _Loss(TypedDict):
+    loss: Annotated[str, "what stands between the model's FLOPs at the dense peak and the step"]
+    total_ns: Annotated[int, "its time; all rows sum to the window"]
+    share_pct: Annotated[float, "share of the window"]
+    left_ns: Annotated[int, "what the step would take without this row and those below it"]
+    what: Annotated[str, "what it is"]
+
+
+class ByBudget(OfRank, _Loss): ...
+
+
+class _Total(TypedDict):
+    rank: int
+    index: int
+    total_ns: int
+    good_ns: int
+
+
+class _Spent(TypedDict):
+    rank: int
+    window_ns: int
+    ideal_ns: int
+    counted_pct: float | None
+    mfu_pct: float | None
+
+
+VARIANTS = {"by=role": ByRole, "by=module": ByModule, "by=chain": ByChain, "by=budget": ByBudget}
 By = Literal["part", "role", "module", "chain", "budget"]
 
 
@@ -94,12 +134,16 @@ def compute(
     window: WindowSpec,
     *,
     by: Annotated[By, "what a row is"] = "part",
+    eager: Annotated[
+        Profile | None, "the same steps without CUDA graphs, in modules: replayed kernels are named by it"
+    ] = None,
 ) -> Result:
     need_ops(profile)
     chosen = windows(profile, window)
     frames: list[pl.DataFrame] = []
     notes: list[Note] = []
-    totals: list[dict[str, Any]] = []
+    totals: list[_Total] = []
+    budgets: list[_Spent] = []
     for data in ranks_of(profile):
         for span in chosen.of(data.rank):
             if not span.gpu_ns:
@@ -108,22 +152,23 @@ def compute(
                 spent = budget(data, span)
                 assert spent is not None  # the window has GPU time
                 rows = _budget_rows(spent)
-                totals.append({"rank": data.rank, **_budget_summary(spent)})
+                budgets.append(_spent(data.rank, spent))
             else:
                 work = step_work(data, span)
-                ops = frame(data, work, _lengths(data, span), by == "module")
+                ops = frame(data, work, span.lengths(data), by == "module")
+                if by == "module":
+                    ops = ops.with_columns(with_twins(data, work.ops, ops["module"], eager))
                 rows = chain_rows(work, ops, span.gpu_ns) if by == "chain" else table(ops, [by, "phase"], span.gpu_ns)
-                totals.append({"rank": data.rank, "index": span.index, **_total(ops)})
+                totals.append(_total(span, ops))
                 notes += basis_notes(work, data.rank)
-            who = (pl.lit(data.rank, pl.Int64).alias("rank"), pl.lit(data.pid, pl.Int64).alias("pid"))
-            frames.append(span.named(rows.select(*who, pl.all())))
-    columns = COLUMNS if by == "part" else VARIANTS[f"by={by}"]
-    shown = chosen.table(columns, pl.concat(frames) if frames else [])
+            frames.append(span.of_rank(rows))
+    row_type = VARIANTS.get(f"by={by}", Row)
+    shown = chosen.table(row_type, pl.concat(frames) if frames else [])
     if by == "module" and not shown["module"].count():
         raise CannotAnswer(
             "neither ranges nor stacks say which module launched a kernel", capture_by("--ranges modules")
         )
-    summary: dict[str, Any] = {"total": totals, STATEMENT: _statement(chosen, by, totals, shown)}
+    summary: dict[str, Any] = {"total": totals or budgets, STATEMENT: _statement(chosen, totals, budgets, shown)}
     if by == "budget":
         summary["plot"] = True
     return Result(
@@ -140,24 +185,22 @@ def _once(notes: list[Note]) -> list[Note]:
     return list(dict.fromkeys(notes))
 
 
-def _lengths(data: RankData, span: Window) -> I64:
-    if span.clipped and span.gpu_start_ns is not None and span.gpu_end_ns is not None:
-        return data.lengths(span.gpu_start_ns, span.gpu_end_ns)[span.ops]
-    length: I64 = (data.end - data.start)[span.ops]
-    return length
-
-
-def _total(ops: pl.DataFrame) -> dict[str, Any]:
-    return {"total_ns": int(ops["ns"].sum()), "good_ns": round(float(ops["good"].sum()))}
+def _total(span: Window, ops: pl.DataFrame) -> _Total:
+    return {
+        "rank": span.rank,
+        "index": span.index,
+        "total_ns": int(ops["ns"].sum()),
+        "good_ns": round(float(ops["good"].sum())),
+    }
 
 
 def _budget_rows(budget: Budget) -> pl.DataFrame:
     rows = [(loss, ns) for loss, ns in budget.rows.items() if ns or loss == "ideal"]
     rest = budget.window_ns
-    table_: list[dict[str, Any]] = []
+    losses: list[_Loss] = []
     for loss, ns in reversed(rows):
         rest -= ns
-        table_.append(
+        losses.append(
             {
                 "loss": loss,
                 "total_ns": ns,
@@ -166,11 +209,12 @@ def _budget_rows(budget: Budget) -> pl.DataFrame:
                 "what": WHAT.get(loss, "nothing runs: see `stepscope idle --by cause`"),
             }
         )
-    return pl.DataFrame(table_[::-1])
+    return pl.DataFrame(losses[::-1])
 
 
-def _budget_summary(budget: Budget) -> dict[str, Any]:
+def _spent(rank: int, budget: Budget) -> _Spent:
     return {
+        "rank": rank,
         "window_ns": budget.window_ns,
         "ideal_ns": budget.rows["ideal"],
         "counted_pct": budget.counted_pct,
@@ -178,26 +222,40 @@ def _budget_summary(budget: Budget) -> dict[str, Any]:
     }
 
 
-def _statement(chosen: Windows, by: str, totals: list[dict[str, Any]], shown: pl.DataFrame) -> str:
+def _statement(chosen: Windows, totals: list[_Total], budgets: list[_Spent], shown: pl.DataFrame) -> str:
+    if budgets:
+        return _of_budget(chosen, budgets, shown)
     if not totals:
         return f"Nothing runs on the GPU in {about_window(chosen.spans)}."
-    if by == "budget":
-        return _of_budget(chosen, totals, shown)
-    total, good = (sum(t[key] for t in totals) for key in ("total_ns", "good_ns"))
+    total, good = sum(t["total_ns"] for t in totals), sum(t["good_ns"] for t in totals)
     ranks = len({t["rank"] for t in totals})
     what = f"Kernels take {about(total)}{sum_over(ranks)} in {sized_window(chosen.spans)}"
-    return f"{what}; each done well, in the same numbers, they would take {about(good)} ({percent(good, total)})."
+    would = f"good kernels would take {about(good)} for the same work in the same precision"
+    return f"{what}; {would} ({percent(good, total)})."
 
 
-def _of_budget(chosen: Windows, totals: list[dict[str, Any]], shown: pl.DataFrame) -> str:
+def _of_budget(chosen: Windows, budgets: list[_Spent], shown: pl.DataFrame) -> str:
     """The ideal, and the two largest losses."""
-    window, ideal = (sum(t[key] for t in totals) for key in ("window_ns", "ideal_ns"))
+    window, ideal = sum(b["window_ns"] for b in budgets), sum(b["ideal_ns"] for b in budgets)
     losses = shown.filter(pl.col("loss") != "ideal").group_by("loss").agg(pl.col("total_ns").sum())
     most = losses.sort("total_ns", "loss", descending=[True, False]).head(2).rows()
-    ranks = len({t["rank"] for t in totals})
-    counted = all((t["counted_pct"] or 0) > 99 for t in totals)
-    sure = "" if counted else ", by what products of such kernels reach (FLOPs were not all recorded)"
+    ranks = len({b["rank"] for b in budgets})
+    counted = all((b["counted_pct"] or 0) > 99 for b in budgets)
+    sure = "" if counted else ", estimated from the rates of such kernels (not all FLOPs were recorded)"
     sentence = f"The model's FLOPs at the dense peak would take {time_of(ideal, window, ranks)}"
     sentence += f" ({percent(ideal, window)}){sure}"
     largest = " and ".join(f"{name}, {about(ns)} ({percent(ns, window)})" for name, ns in most)
     return f"{sentence}; the largest losses in {about_window(chosen.spans)} are {largest}."
+
+
+def basis_notes(work: StepWork, rank: int) -> list[Note]:
+    """Which of shapes, grids and GPU the figures rest on."""
+    if work.gpu is None:
+        return [noted("work-gpu-unknown", rank=rank)]
+    notes = []
+    multiplying = work.kinds.are(*MULTIPLYING)
+    if multiplying.any() and not (multiplying & work.done.known).any():
+        notes.append(noted("work-without-shapes", capture_with=capture_with("shapes")))
+    if work.gpu.name != MEASURED_ON:
+        notes.append(noted("work-scaled", measured_on=MEASURED_ON, name=work.gpu.name))
+    return notes

@@ -110,27 +110,27 @@ def kernel_shares(work: StepWork) -> F64:
     return kernel_shares
 
 
-def _multiply(work: StepWork, found: F64, length: F64, mine: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> None:
+def _multiply(work: StepWork, shares: F64, length: F64, mine: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> None:
     """Ideal, precision, and what is beyond the roof. Without FLOPs a product is taken to reach what good ones do."""
     if work.gpu is None:
-        found[mine, UNKNOWN] = 1.0
+        shares[mine, UNKNOWN] = 1.0
         return
     rate, half = work.done.rate, max(work.done.half, 1.0)
     reach = _reach()[work.done.precision]
-    told = work.done.known
-    at_own = np.where(told, np.nan_to_num(work.done.done) / rate, length * reach)
-    spelled = work.parts.by_hand & ~told
+    counted = work.done.known
+    at_own = np.where(counted, np.nan_to_num(work.done.done) / rate, length * reach)
+    spelled = work.parts.by_hand & ~counted
     at_own = np.minimum(np.where(spelled, length * scores_reach(), at_own), length)
-    needed = np.where(told & (work.done.done > 0), np.nan_to_num(work.done.asked / work.done.done), 1.0)
+    needed = np.where(counted & (work.done.done > 0), np.nan_to_num(work.done.asked / work.done.done), 1.0)
     ideal = at_own * np.minimum(rate / half, 1.0) * np.clip(needed, 0.0, 1.0)
-    found[mine, IDEAL] = (ideal / length)[mine]
-    found[mine, PRECISE] = (at_own * (1 - np.minimum(rate / half, 1.0)) / length)[mine]
-    beyond = 1 - found[:, IDEAL] - found[:, PRECISE]
-    found[mine, SHAPE] = np.where(work.parts.by_hand, 0.0, beyond)[mine]
-    found[mine, FUSION] = np.where(work.parts.by_hand, beyond, 0.0)[mine]  # they write and read the scores
+    shares[mine, IDEAL] = (ideal / length)[mine]
+    shares[mine, PRECISE] = (at_own * (1 - np.minimum(rate / half, 1.0)) / length)[mine]
+    beyond = 1 - shares[:, IDEAL] - shares[:, PRECISE]
+    shares[mine, SHAPE] = np.where(work.parts.by_hand, 0.0, beyond)[mine]
+    shares[mine, FUSION] = np.where(work.parts.by_hand, beyond, 0.0)[mine]  # they write and read the scores
 
 
-def _stream(work: StepWork, found: F64, length: F64, mine: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> None:
+def _stream(work: StepWork, shares: F64, length: F64, mine: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> None:
     """Bytes by nature, what a chain moves too often, and what is beyond the roof."""
     nature = np.clip(work.good.ns / length, 0.0, 1.0)
     fused = np.ones(len(length))
@@ -141,9 +141,9 @@ def _stream(work: StepWork, found: F64, length: F64, mine: np.ndarray[tuple[int]
             np.bincount(chain, weights=work.good.ns[inside], minlength=len(work.chains.count)), 1.0
         )
         fused[inside] = np.clip(needed, 0.0, 1.0)[chain]
-    found[mine, MEMORY] = (nature * fused)[mine]
-    found[mine, FUSION] = (nature * (1 - fused))[mine]
-    found[mine, SHAPE] = (1 - nature)[mine]
+    shares[mine, MEMORY] = (nature * fused)[mine]
+    shares[mine, FUSION] = (nature * (1 - fused))[mine]
+    shares[mine, SHAPE] = (1 - nature)[mine]
 
 
 def _reach() -> F64:

@@ -39,23 +39,23 @@ def attention_ns(work: StepWork, mine: Mask, backward: bool) -> float:
     assert work.gpu is not None
     products = mine & work.kinds.are(Role.PRODUCT)
     length = work.length[products]
-    told = np.where(work.done.known[products], work.done.done[products], length * scores_reach() * work.done.half)
+    flops = np.where(work.done.known[products], work.done.done[products], length * scores_reach() * work.done.half)
     rate = attention_rate(work.gpu, _HEAD, _LENGTH, causal=False, backward=backward)
-    return float(told.sum()) * (1.25 if backward else 1.0) / (1e3 * rate.value) if rate else float(length.sum())
+    return float(flops.sum()) * (1.25 if backward else 1.0) / (1e3 * rate.value) if rate else float(length.sum())
 
 
 def chain_rows(work: StepWork, ops: pl.DataFrame, window_ns: int) -> pl.DataFrame:
     """Chains with the same roles in the same order and pass, the longest first."""
-    known = work.chains
-    fused = stream_ns(work.gpu, known.needed) if work.gpu else known.ns.astype(float)
+    chains = work.chains
+    fused = stream_ns(work.gpu, chains.needed) if work.gpu else chains.ns.astype(float)
     of = pl.DataFrame(
         {
-            "chain": pl.int_range(len(known.count), eager=True),
-            "n": known.count,
-            "total_ns": known.ns,
+            "chain": pl.int_range(len(chains.count), eager=True),
+            "n": chains.count,
+            "total_ns": chains.ns,
             "fused_ns": pl.Series(fused),
-            "moved_bytes": known.bytes,
-            "needed_bytes": known.needed,
+            "moved_bytes": chains.bytes,
+            "needed_bytes": chains.needed,
         }
     )
     named = (

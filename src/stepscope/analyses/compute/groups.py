@@ -16,6 +16,7 @@ from stepscope.derive.work.reference import MEASURED_ON
 from stepscope.derive.work.roles import PRECISION
 from stepscope.derive.work.rules import MEMORY_BOUND, Role
 from stepscope.derive.work.sizes import SOURCES as SIZE_FROM
+from stepscope.derive.work.sizes import crossing
 from stepscope.derive.work.step import StepWork
 from stepscope.intervals.arrays import I64
 from stepscope.model.threshold import Threshold
@@ -34,14 +35,16 @@ def frame(data: RankData, work: StepWork, length: I64, by_module: bool = False) 
     kinds, done = work.kinds, work.done
     best = fused_good(work)
     measured = REFERENCE if work.gpu and work.gpu.name == MEASURED_ON else SCALED
-    known = np.where(best < work.good.ns, measured, work.good.source)
+    origin = np.where(best < work.good.ns, measured, work.good.source)
     return pl.DataFrame(
         {
             "part": pl.Series(PARTS).gather(work.parts.part),
             "role": pl.Series([role.word for role in Role]).gather(kinds.role),
             "phase": pl.Series(PHASES).gather(work.passes.phase),
             "how": pl.Series(HOW).gather(work.passes.how),
-            "module": modules(data, work.ops) if by_module else pl.Series([None] * len(length), dtype=pl.String),
+            "module": modules(data, work.ops)
+            if by_module
+            else pl.repeat(None, len(length), dtype=pl.String, eager=True),
             "chain": work.chains.of,
             "by_hand": work.parts.by_hand,
             "layer": _layers(data, work),
@@ -51,24 +54,25 @@ def frame(data: RankData, work: StepWork, length: I64, by_module: bool = False) 
             "bytes": pl.Series(work.sizes.bytes).fill_nan(None),
             "sized": pl.Series(SIZE_FROM).gather(work.sizes.source),
             "precision": pl.Series([name or None for name in PRECISION]).gather(done.precision),
-            "bound": _bound(work),
+            "bound": _bound(data, work),
             "good": np.minimum(best, length),
-            "known": pl.Series(GOOD_FROM).gather(known),
+            "known": pl.Series(GOOD_FROM).gather(origin),
         }
     )
 
 
-def _bound(work: StepWork) -> pl.Series:
+def _bound(data: RankData, work: StepWork) -> pl.Series:
     """What a kernel's time is most of: its FLOPs at the peak, its bytes at the memory's rate, or neither; null where
-    nothing tells."""
+    nothing tells: of a GPU that nobody knows, and of copies that a link bounds."""
+    if work.gpu is None:
+        return pl.repeat(None, len(work.ops), dtype=pl.String, eager=True)
     length = np.maximum(work.length, 1)
     compute = np.nan_to_num(work.done.done / work.done.rate / length)
-    memory = np.isin(work.kinds.role, list(MEMORY_BOUND))
-    gbps = float(work.gpu.gbps) if work.gpu else np.nan
-    moving = np.where(memory, np.nan_to_num(work.sizes.bytes / gbps / length), 0.0)
-    told = (work.done.known & (work.done.done > 0)) | (memory & (work.sizes.source > 0))
+    memory = np.isin(work.kinds.role, list(MEMORY_BOUND)) & ~crossing(data, work.ops)
+    moving = np.where(memory, np.nan_to_num(work.sizes.bytes / float(work.gpu.gbps) / length), 0.0)
+    measured = (work.done.known & (work.done.done > 0)) | (memory & (work.sizes.source > 0))
     word = np.where(np.maximum(compute, moving) < 1 / _FAR.value, 0, np.where(compute >= moving, 1, 2))
-    return pl.Series([*_BOUND, None], dtype=pl.String).gather(np.where(told, word, len(_BOUND)))
+    return pl.Series([*_BOUND, None], dtype=pl.String).gather(np.where(measured, word, len(_BOUND)))
 
 
 def _layers(data: RankData, work: StepWork) -> I64:

@@ -15,7 +15,8 @@ that ended last counts.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Literal, TypedDict
 
 import numpy as np
 import polars as pl
@@ -37,49 +38,67 @@ from stepscope.model.capturing import capture_with
 from stepscope.model.kernel_names import short_names, shorten
 from stepscope.model.note import Note, noted
 from stepscope.model.profile import Profile
-from stepscope.model.result import Col, Result
+from stepscope.model.result import OfRank, Result
 
 BUSY = "busy"
 _NOTHING = Waits(*(np.empty(0, np.int64) for _ in range(5)))
 
-_WHO = (Col("rank", "rank of the process"), Col("pid", "process id on its host"))
-_TIME = (Col("total_ns", "time"), Col("share_pct", "share of the window"))
-_REASON = Col("reason", "why the next op did not run yet (see above)")
-COLUMNS = (*_WHO, Col("streams", "how many streams are busy"), *_TIME)
-VARIANTS = {
-    "by=pair": (
-        *_WHO,
-        Col("stream_a", "stream id within the process"),
-        Col("stream_b", "another one"),
-        Col("busy_a_ns", "time the first is busy"),
-        Col("busy_b_ns", "time the second is busy"),
-        Col("together_ns", "time both are"),
-        Col("together_pct", "as a share of the less busy one; null where that is never busy"),
-    ),
-    "by=stream": (
-        *_WHO,
-        Col("stream", "stream id within the process"),
-        Col("reason", "busy, or why its next op did not run yet (see above)"),
-        Col("n", "stretches"),
-        *_TIME,
-    ),
-    "by=exposed": (*_WHO, _REASON, Col("waits_for", "op that was waited for"), Col("n", "stretches"), *_TIME),
-    "by=op": (
-        *_WHO,
-        Col("name", "op that waited"),
-        Col("stream", "its stream"),
-        Col("range", "range that launched it"),
-        Col("launched_ns", "start of the launch call"),
-        Col("start_ns", "start on the GPU"),
-        Col("wait_ns", "from the launch call to the start"),
-        Col("stalled_ns", "part of the wait in which nothing before it ran on its stream"),
-        Col("reason", "what ended last before it started: stream, event, or launch"),
-        Col("waits_for", "op that ended last; null for launch"),
-        Col("waits_for_stream", "its stream"),
-        Col("held_ns", "part of the wait until that op ended"),
-        Col("unknown_ns", "rest of the wait: nothing in the trace holds the op"),
-    ),
-}
+
+class _Time(TypedDict):
+    total_ns: Annotated[int, "time"]
+    share_pct: Annotated[float | None, "share of the window"]
+
+
+class _Key(OfRank):
+    streams: Annotated[int, "how many streams are busy"]
+
+
+class Row(_Key, _Time): ...
+
+
+class ByPair(OfRank):
+    stream_a: Annotated[int, "stream id within the process"]
+    stream_b: Annotated[int, "another one"]
+    busy_a_ns: Annotated[int, "time the first is busy"]
+    busy_b_ns: Annotated[int, "time the second is busy"]
+    together_ns: Annotated[int, "time both are"]
+    together_pct: Annotated[float | None, "as a share of the less busy one; null where that is never busy"]
+
+
+class _StreamKey(OfRank):
+    stream: Annotated[int, "stream id within the process"]
+    reason: Annotated[str, "busy, or why its next op did not run yet (see above)"]
+    n: Annotated[int, "stretches"]
+
+
+class ByStream(_StreamKey, _Time): ...
+
+
+class _ExposedKey(OfRank):
+    reason: Annotated[str, "why the next op did not run yet (see above)"]
+    waits_for: Annotated[str | None, "op that was waited for"]
+    n: Annotated[int, "stretches"]
+
+
+class ByExposed(_ExposedKey, _Time): ...
+
+
+class ByOp(OfRank):
+    name: Annotated[str, "op that waited"]
+    stream: Annotated[int, "its stream"]
+    range: Annotated[str | None, "range that launched it"]
+    launched_ns: Annotated[int, "start of the launch call"]
+    start_ns: Annotated[int, "start on the GPU"]
+    wait_ns: Annotated[int, "from the launch call to the start"]
+    stalled_ns: Annotated[int, "part of the wait in which nothing before it ran on its stream"]
+    reason: Annotated[str, "what ended last before it started: stream, event, or launch"]
+    waits_for: Annotated[str | None, "op that ended last; null for launch"]
+    waits_for_stream: Annotated[int | None, "its stream"]
+    held_ns: Annotated[int, "part of the wait until that op ended"]
+    unknown_ns: Annotated[int, "rest of the wait: nothing in the trace holds the op"]
+
+
+VARIANTS = {"by=pair": ByPair, "by=stream": ByStream, "by=exposed": ByExposed, "by=op": ByOp}
 By = Literal["count", "pair", "stream", "exposed", "op"]
 
 
@@ -95,14 +114,15 @@ def concurrency(
     if by in ("count", "pair") and _most_streams(profile) < 2:
         raise CannotAnswer(
             "all GPU work is on one stream, so nothing can run together",
-            "profile a run that uses several streams; `--by stream` says why this one stood still",
+            "profile a run that uses several streams; `--by stream` says what this one waited for",
         )
     if by in ("stream", "exposed", "op"):
         need_launches(profile, "what an op waited for", "; `--by pair` shows what ran together")
     chosen = windows(profile, window)
     notes = [*chosen.notes, *graph_notes(profile)]
-    table: list[dict[str, Any]] = []
-    summary: list[dict[str, Any]] = []
+    table: list[Mapping[str, object]] = []
+    ops: list[pl.DataFrame] = []
+    summary: list[dict[str, int | float | None]] = []
     missing = 0
     for data in ranks_of(profile):
         asked = by in ("stream", "exposed", "op")
@@ -114,17 +134,19 @@ def concurrency(
             busy = _busy(data, span.gpu_start_ns, span.gpu_end_ns)
             counts = _counts(busy, span.gpu_start_ns, span.gpu_end_ns)
             summary.append(_summary(span, counts))
-            if links is None:
-                part = _count_rows(counts) if by == "count" else _pairs(busy)
-            elif by == "op":
-                part = _ops(profile, data, links, span)
-            else:
-                part = (_stream_rows if by == "stream" else _exposed_rows)(profile, data, links, span, busy)
-            who = {"rank": data.rank, "pid": data.pid, **span.key()}
-            table += [{**who, **r, **_share(r, span)} for r in part]
+            if by == "count":
+                table += span.keyed(_count_rows(span, counts))
+            elif links is None:
+                table += span.keyed(_pairs(span, busy))
+            elif by == "stream":
+                table += span.keyed(_stream_rows(data, links, span, busy))
+            elif by == "exposed":
+                table += span.keyed(_exposed_rows(profile, data, links, span))
+            elif len(launched := span.ops[data.launch[span.ops] != NONE]):
+                ops.append(span.of_rank(_ops(profile, data, links, launched)))
     if by in ("stream", "exposed", "op"):
         notes += _event_notes(profile, missing)
-    shown = chosen.table(COLUMNS if by == "count" else VARIANTS[f"by={by}"], table)
+    shown = chosen.table(VARIANTS.get(f"by={by}", Row), pl.concat(ops) if ops else table)
     ranked = {"pair": "together_ns", "op": "stalled_ns"}.get(by, "total_ns")
     return Result(shown, chosen.rows(), {"together": summary}, notes, ranked_by=ranked)
 
@@ -157,7 +179,7 @@ def _counts(busy: dict[int, Spans], lo: int, hi: int) -> I64:
     return total
 
 
-def _summary(span: Window, counts: I64) -> dict[str, Any]:
+def _summary(span: Window, counts: I64) -> dict[str, int | float | None]:
     busy = int(counts[1:].sum())
     return {
         "rank": span.rank,
@@ -169,48 +191,53 @@ def _summary(span: Window, counts: I64) -> dict[str, Any]:
     }
 
 
-def _count_rows(counts: I64) -> list[dict[str, Any]]:
-    return [{"streams": k, "total_ns": int(ns)} for k, ns in enumerate(counts.tolist())]
+def _time(ns: int, span: Window) -> _Time:
+    return {"total_ns": ns, "share_pct": 100.0 * ns / span.gpu_ns if span.gpu_ns else None}
 
 
-def _share(row: dict[str, Any], span: Window) -> dict[str, Any]:
-    return {"share_pct": 100.0 * row["total_ns"] / span.gpu_ns if span.gpu_ns else None} if "total_ns" in row else {}
+def _count_rows(span: Window, counts: I64) -> list[Row]:
+    return [{**span.who, "streams": k, **_time(ns, span)} for k, ns in enumerate(counts.tolist())]
 
 
-def _pairs(busy: dict[int, Spans]) -> list[dict[str, Any]]:
-    table = []
+def _pairs(span: Window, busy: dict[int, Spans]) -> list[ByPair]:
+    table: list[ByPair] = []
     streams = sorted(busy)
     for i, a in enumerate(streams):
         for b in streams[i + 1 :]:
             length = busy[a].length(), busy[b].length()
             together = intersect(busy[a], busy[b]).length()
-            figures = {"busy_a_ns": length[0], "busy_b_ns": length[1], "together_ns": together}
-            share = 100.0 * together / min(length) if min(length) else None
-            table.append({"stream_a": a, "stream_b": b, **figures, "together_pct": share})
+            table.append(
+                {
+                    **span.who,
+                    "stream_a": a,
+                    "stream_b": b,
+                    "busy_a_ns": length[0],
+                    "busy_b_ns": length[1],
+                    "together_ns": together,
+                    "together_pct": 100.0 * together / min(length) if min(length) else None,
+                }
+            )
     return table
 
 
-def _stream_rows(
-    profile: Profile, data: RankData, dependencies: Dependencies, span: Window, busy: dict[int, Spans]
-) -> list[dict[str, Any]]:
+def _stream_rows(data: RankData, dependencies: Dependencies, span: Window, busy: dict[int, Spans]) -> list[ByStream]:
     assert span.gpu_start_ns is not None and span.gpu_end_ns is not None
-    calls, table = Calls(data), []
+    calls = Calls(data)
+    table: list[ByStream] = []
     for stream, spans in busy.items():
-        table.append({"stream": stream, "reason": BUSY, "n": len(spans), "total_ns": spans.length()})
+        total = _time(spans.length(), span)
+        table.append({**span.who, "stream": stream, "reason": BUSY, "n": len(spans), **total})
         bare = gaps(spans, span.gpu_start_ns, span.gpu_end_ns)
         waits = reasons(data, dependencies, calls, bare, next_of(data, np.flatnonzero(data.stream == stream), bare.end))
         length = waits.end - waits.start
         for k in np.unique(waits.reason).tolist():
             mine = waits.reason == k
-            table.append(
-                {"stream": stream, "reason": REASONS[k], "n": int(mine.sum()), "total_ns": int(length[mine].sum())}
-            )
+            total = _time(int(length[mine].sum()), span)
+            table.append({**span.who, "stream": stream, "reason": REASONS[k], "n": int(mine.sum()), **total})
     return table
 
 
-def _exposed_rows(
-    profile: Profile, data: RankData, dependencies: Dependencies, span: Window, busy: dict[int, Spans]
-) -> list[dict[str, Any]]:
+def _exposed_rows(profile: Profile, data: RankData, dependencies: Dependencies, span: Window) -> list[ByExposed]:
     assert span.gpu_start_ns is not None and span.gpu_end_ns is not None
     bare = partition(data, span.gpu_start_ns, span.gpu_end_ns).comm_exposed
     after = next_of(data, np.flatnonzero(data.role == COMPUTE), bare.end)
@@ -229,7 +256,13 @@ def _exposed_rows(
     )
     names = profile.names
     return [
-        {"reason": REASONS[k], "waits_for": None if h == NONE else shorten(names[h]), "n": n, "total_ns": ns}
+        {
+            **span.who,
+            "reason": REASONS[k],
+            "waits_for": None if h == NONE else shorten(names[h]),
+            "n": n,
+            **_time(ns, span),
+        }
         for k, h, n, ns in totals.iter_rows()
     ]
 
@@ -241,9 +274,8 @@ def _holder_names(data: RankData, waits: Waits) -> I64:
     return held
 
 
-def _ops(profile: Profile, data: RankData, dependencies: Dependencies, span: Window) -> list[dict[str, Any]]:
-    """Every op that has a launch, the one that stood still longest first."""
-    ops = span.ops[data.launch[span.ops] != NONE]
+def _ops(profile: Profile, data: RankData, dependencies: Dependencies, ops: I64) -> pl.DataFrame:
+    """These ops, which have a launch, the one that stood still longest first."""
     before = dependencies.stream[ops]
     ready = np.where(before != NONE, data.end[np.maximum(before, 0)], data.launched_at[ops])
     stalled = np.maximum(data.start[ops] - np.maximum(ready, data.launched_at[ops]), 0)
@@ -251,8 +283,6 @@ def _ops(profile: Profile, data: RankData, dependencies: Dependencies, span: Win
     ops, stalled = ops[order], stalled[order]
     holder, by_event = dependencies.latest(data.end)
     held, launched = np.maximum(holder[ops], 0), data.launched_at[ops]
-    if len(ops) == 0:
-        return []
     late = (holder[ops] == NONE) | (data.end[held] <= launched)
     held_ns = np.where(late, 0, data.end[held] - launched)
     wait = data.start[ops] - launched
@@ -273,7 +303,7 @@ def _ops(profile: Profile, data: RankData, dependencies: Dependencies, span: Win
         }
     )
     nobody = [pl.when(pl.Series(~late)).then(c).alias(c) for c in ("waits_for", "waits_for_stream")]
-    return frame.with_columns(nobody).to_dicts()
+    return frame.with_columns(nobody)
 
 
 def _event_notes(profile: Profile, missing: int) -> list[Note]:

@@ -33,7 +33,7 @@ class Waits(Struct, frozen=True):
         return self.start, self.end, self.reason, self.op, self.holder
 
 
-def reasons(data: RankData, found: Dependencies, calls: Calls, stretches: Spans, op: I64) -> Waits:
+def reasons(data: RankData, dependencies: Dependencies, calls: Calls, stretches: Spans, op: I64) -> Waits:
     """Split disjoint stretches, each waiting for `op` (NONE: nothing follows). The pieces cover them exactly."""
     start, end = stretches.start, stretches.end
     followed = op != NONE
@@ -43,7 +43,7 @@ def reasons(data: RankData, found: Dependencies, calls: Calls, stretches: Spans,
     linked = launch != NONE
     called = np.where(linked, calls.start_of(launch), start)
     called = np.clip(called, start, end)
-    holder, by_event = found.latest(data.end)
+    holder, by_event = dependencies.latest(data.end)
     held_by = np.where(followed, holder[safe], NONE) if n else np.full(len(op), NONE, np.int64)
     until = np.where(held_by != NONE, data.end[np.maximum(held_by, 0)], start) if n else start
     until = np.clip(until, called, end)
@@ -64,13 +64,13 @@ def reasons(data: RankData, found: Dependencies, calls: Calls, stretches: Spans,
     return Waits(*(c[keep][order] for c in columns))
 
 
-def standing(data: RankData, found: Dependencies, calls: Calls, ops: I64, spans: Spans) -> list[Waits]:
+def standing(data: RankData, dependencies: Dependencies, calls: Calls, ops: I64, spans: Spans) -> list[Waits]:
     """Why `ops`, all of one stream, did not compute in `spans`: one of them ran, or the next could not yet."""
     busy = intersect(spans, union(data.start[ops], data.end[ops]))
     still = subtract(spans, busy)
     running = ops[np.searchsorted(data.start[ops], busy.start, side="right") - 1] if len(ops) else ops
     stream = Waits(busy.start, busy.end, np.full(len(busy), STREAM), running, running)
-    return [stream, reasons(data, found, calls, still, next_of(data, ops, still.start))]
+    return [stream, reasons(data, dependencies, calls, still, next_of(data, ops, still.start))]
 
 
 def next_of(data: RankData, ops: I64, at: I64) -> I64:

@@ -1,8 +1,8 @@
 """Why was the GPU idle: a synchronizing call, the allocator, the host, or a queued op that had to wait?
 
 Every gap of the window is split at the launch of the op that ended it. Before the launch the host is the reason, and
-the row names the call it sat in, or its range; after it, the op was queued behind something. The causes sum to the
-idle time of `breakdown` to the nanosecond.
+the row names the call it sat in, or its range; `gil` says that it waited for Python's lock, where nsys recorded that.
+After the launch, the op was queued behind something. The causes sum to the idle time of `breakdown` to the nanosecond.
 
 `--by thread` says what the launching thread did meanwhile: it ran (what, by samples), was blocked (in what), or had no
 CPU though it could have run. It needs samples and scheduling: `capture run --with cpu,osrt`, or `python-sampling`.
@@ -10,7 +10,7 @@ CPU though it could have run. It needs samples and scheduling: `capture run --wi
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypedDict
 
 import numpy as np
 import polars as pl
@@ -29,40 +29,70 @@ from stepscope.errors import CannotAnswer
 from stepscope.model.capturing import capture_with
 from stepscope.model.note import Note, noted
 from stepscope.model.profile import Profile
-from stepscope.model.result import Col, Result
+from stepscope.model.result import OfRank, Result
 from stepscope.model.statement import STATEMENT, most_in, percent, several, time_of
 from stepscope.model.threshold import Threshold
 from stepscope.model.units import about
 
-_WHO = (Col("rank", "rank of the process"), Col("pid", "process id on its host"))
-_CAUSE = Col("cause", "sync, alloc, load, api, host, queue; tail: no op ends it; unlinked: the op has no launch record")
-_RANGE = Col("range", "range the launching thread was in; for `queue`, the range that launched the op")
 
-COLUMNS = (
-    *_WHO,
-    Col("gap_start_ns", "start of the stretch, GPU time"),
-    Col("gap_ns", "its length"),
-    _CAUSE,
-    _RANGE,
-    Col("call", "CUDA call that covers the stretch longest; the launch for `queue`"),
-    Col("next_op", "op that ended the gap"),
-    Col("doing", "what else the trace says of the host meanwhile: OS call, torch op, Python function, or a sample"),
-    Col("thread", "what the launching thread was most of the time: running, blocked or descheduled, where recorded"),
-)
-_TOTALS = (Col("n", "stretches"), Col("total_ns", "their length"), Col("share_pct", "share of the window"))
-VARIANTS = {
-    "by=cause": (*_WHO, _CAUSE, *_TOTALS),
-    "by=range": (*_WHO, _RANGE, *_TOTALS),
-    "by=thread": (
-        *_WHO,
-        Col(
-            "thread", "running, blocked, descheduled, unknown; launched: the launch was over; tail, unlinked: as causes"
-        ),
-        Col("doing", "call it was in; by samples, function and module that it ran; null where nothing tells"),
-        Col("samples", "samples among which the time of this row and its like is shared; null where it is exact"),
-        *_TOTALS[1:],
-    ),
-}
+class Row(OfRank):
+    gap_start_ns: Annotated[int, "start of the stretch, GPU time"]
+    gap_ns: Annotated[int, "its length"]
+    cause: Annotated[
+        str, "sync, alloc, load, api, host, gil, queue; tail: no op ends it; unlinked: the op has no launch record"
+    ]
+    range: Annotated[str | None, "range the launching thread was in; for `queue`, the range that launched the op"]
+    call: Annotated[str | None, "CUDA call that covers the stretch longest; the launch for `queue`"]
+    next_op: Annotated[str, "op that ended the gap"]
+    doing: Annotated[
+        str | None, "what else the trace says of the host meanwhile: OS call, torch op, Python function, or a sample"
+    ]
+    thread: Annotated[
+        str | None, "what the launching thread was most of the time: running, blocked or descheduled, where recorded"
+    ]
+
+
+class _Time(TypedDict):
+    total_ns: Annotated[int, "their length"]
+    share_pct: Annotated[float, "share of the window"]
+
+
+class _Cause(OfRank):
+    cause: Annotated[
+        str, "sync, alloc, load, api, host, gil, queue; tail: no op ends it; unlinked: the op has no launch record"
+    ]
+
+
+class _Range(OfRank):
+    range: Annotated[str | None, "range the launching thread was in; for `queue`, the range that launched the op"]
+
+
+class _Thread(OfRank):
+    thread: Annotated[
+        str, "running, blocked, descheduled, unknown; launched: the launch was over; tail, unlinked: as causes"
+    ]
+    doing: Annotated[
+        str | None, "call it was in; by samples, function and module that it ran; null where nothing tells"
+    ]
+    samples: Annotated[
+        int | None, "samples among which the time of this row and its like is shared; null where it is exact"
+    ]
+
+
+class _Stretches(TypedDict):
+    n: Annotated[int, "stretches"]
+
+
+class ByCause(_Cause, _Stretches, _Time): ...
+
+
+class ByRange(_Range, _Stretches, _Time): ...
+
+
+class ByThread(_Thread, _Time): ...
+
+
+VARIANTS = {"by=cause": ByCause, "by=range": ByRange, "by=thread": ByThread}
 #: What a sentence says of the launching thread.
 _MEANWHILE = {
     "running": "runs",
@@ -83,6 +113,7 @@ _BECAUSE = {
     "load": "while the host loads code",
     "api": "because the host launches late",
     "host": "because the host launches late",
+    "gil": "because the thread that launches waits for Python's lock",
     "queue": "while launched work waits for an event or its stream",
     "tail": "after the last op of all",
     "unlinked": "for reasons that were not recorded",
@@ -119,13 +150,13 @@ def idle(
             else:
                 frame = totals[-1]
             frames.append(span.named(frame))
-    columns = VARIANTS[f"by={by}"] if by != "gap" else COLUMNS
-    table = chosen.table(columns, pl.concat(frames) if frames else [])
+    row_type = VARIANTS.get(f"by={by}", Row)
+    table = chosen.table(row_type, pl.concat(frames) if frames else [])
     summary: dict[str, Any] = {"causes": pl.concat(by_cause).to_dicts()} if by_cause else {}
     summary[STATEMENT] = _statement(chosen, totals)
     notes = [*chosen.notes, *graph_notes(profile)]
     if by == "thread" and frames:
-        summary["threads"] = _states(table)
+        summary["threads"] = _states(table).to_dicts()
         summary[STATEMENT] += _meanwhile(table)
         notes += _few_samples(table)
     return Result(table, chosen.rows(), summary, notes, ranked_by="gap_ns" if by == "gap" else "total_ns")
@@ -150,7 +181,7 @@ def _named(profile: Profile, data: RankData, pieces: Pieces, frame: pl.DataFrame
     call = np.where(pieces.call >= 0, pieces.call, 0)
     op = np.where(pieces.next_op >= 0, pieces.next_op, 0)
     call_name, op_name = (
-        table["name"].gather(rows) if table.height else pl.Series([None] * len(rows), dtype=pl.UInt32)
+        table["name"].gather(rows) if table.height else pl.repeat(None, len(rows), dtype=pl.UInt32, eager=True)
         for table, rows in ((data.calls, call), (data.ops, op))
     )
     return frame.with_columns(
@@ -164,7 +195,7 @@ def _need_threads(profile: Profile) -> None:
     traced = profile.has("host") and bool(profile.host["kind"].is_in(["osrt", "mpi"]).any())
     if not (traced or profile.has("off_cpu") or profile.has("samples")):
         raise CannotAnswer(
-            "the profile has no CPU samples, scheduling or OS calls, so nothing says what the launching thread did",
+            "the profile has no CPU samples, scheduling or OS calls, so nothing shows what the launching thread did",
             capture_with("cpu", "osrt"),
         )
 
@@ -187,11 +218,11 @@ def _threads(profile: Profile, data: RankData, pieces: Pieces, window_ns: int) -
     )
 
 
-def _states(table: pl.DataFrame) -> list[dict[str, Any]]:
+def _states(table: pl.DataFrame) -> pl.DataFrame:
     """Totals by what the thread was, whatever it did."""
     keys = ["rank", "pid", "thread"]
     sums = table.group_by(keys, maintain_order=True).agg(pl.col("samples", "total_ns", "share_pct").sum())
-    return sums.sort(["rank", "total_ns"], descending=[False, True]).to_dicts()
+    return sums.sort(["rank", "total_ns"], descending=[False, True])
 
 
 def _meanwhile(table: pl.DataFrame) -> str:

@@ -11,7 +11,7 @@ import polars as pl
 
 from stepscope.analyses.idle.threads import sample_texts
 from stepscope.derive.host.gil import WAITING, lock_ranges
-from stepscope.derive.host.idle_causes import HOST, Pieces
+from stepscope.derive.host.idle_causes import GIL, HOST, Pieces
 from stepscope.derive.rank.data import RankData
 from stepscope.derive.rank.libraries import library_ranges
 from stepscope.intervals.arrays import NONE
@@ -21,7 +21,7 @@ from stepscope.model.profile import Profile
 
 def doing(profile: Profile, data: RankData, pieces: Pieces) -> pl.Series:
     """Innermost host record at the middle of each `host` stretch, as `kind: name`; null where nothing was recorded."""
-    asked = np.flatnonzero(pieces.cause == HOST)
+    asked = np.flatnonzero(np.isin(pieces.cause, (HOST, GIL)))
     records = _records(profile, data)
     texts: list[str | None] = [None] * len(pieces.start)
     if records.height and len(asked):
@@ -35,11 +35,11 @@ def doing(profile: Profile, data: RankData, pieces: Pieces) -> pl.Series:
     return _or_sampled(profile, data, pieces, pl.Series("doing", texts, dtype=pl.String))
 
 
-def _or_sampled(profile: Profile, data: RankData, pieces: Pieces, told: pl.Series) -> pl.Series:
+def _or_sampled(profile: Profile, data: RankData, pieces: Pieces, recorded: pl.Series) -> pl.Series:
     """What is not told, by the first sample of the thread in the stretch: `sample: function [module]`."""
     if not profile.has("samples"):
-        return told
-    asked = np.flatnonzero((pieces.cause == HOST) & told.is_null().to_numpy())
+        return recorded
+    asked = np.flatnonzero(np.isin(pieces.cause, (HOST, GIL)) & recorded.is_null().to_numpy())
     at = np.full(len(asked), NONE, dtype=np.int64)
     tid, start = (data.samples[c].cast(pl.Int64).to_numpy() for c in ("tid", "start_ns"))
     for thread in np.unique(pieces.tid[asked]).tolist():
@@ -51,7 +51,7 @@ def _or_sampled(profile: Profile, data: RankData, pieces: Pieces, told: pl.Serie
         at[mine[hit]] = rows[place[hit]]
     there = at != NONE
     texts = "sample: " + sample_texts(profile, data.samples[at[there]])
-    return told.scatter(asked[there], texts)
+    return recorded.scatter(asked[there], texts)
 
 
 def _records(profile: Profile, data: RankData) -> pl.DataFrame:

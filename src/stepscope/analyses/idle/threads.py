@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from msgspec import Struct
 
-from stepscope.derive.host.idle_causes import HOST, QUEUE, TAIL, UNLINKED, Pieces
+from stepscope.derive.host.idle_causes import GIL, HOST, QUEUE, TAIL, UNLINKED, Pieces
 from stepscope.derive.rank.data import RankData
 from stepscope.intervals import distinct, union
 from stepscope.intervals.arrays import I64, NONE, Mask, take
@@ -53,26 +53,26 @@ def thread_time(profile: Profile, data: RankData, pieces: Pieces) -> pl.DataFram
     mine = np.flatnonzero(~np.isin(pieces.cause, list(_NO_THREAD)))
     for thread in np.unique(pieces.tid[mine]).tolist():
         atoms = _atoms(profile, data, pieces, mine[pieces.tid[mine] == thread], thread)
-        told = atoms.doing.is_not_null().to_numpy() | ~np.isin(atoms.state, (RUNNING, UNKNOWN))
+        settled = atoms.doing.is_not_null().to_numpy() | ~np.isin(atoms.state, (RUNNING, UNKNOWN))
         parts.append(
             pl.DataFrame(
                 {
-                    "piece": atoms.piece[told],
-                    "state": atoms.state[told],
-                    "doing": atoms.doing.filter(pl.Series(told)),
-                    "samples": pl.Series([None] * int(told.sum()), dtype=pl.Int64),
-                    "ns": (atoms.end - atoms.start)[told],
+                    "piece": atoms.piece[settled],
+                    "state": atoms.state[settled],
+                    "doing": atoms.doing.filter(pl.Series(settled)),
+                    "samples": pl.repeat(None, int(settled.sum()), dtype=pl.Int64, eager=True),
+                    "ns": (atoms.end - atoms.start)[settled],
                 },
                 schema=_COLUMNS,
             )
         )
-        parts += [_sampled(profile, data, atoms, ~told & (atoms.state == s), thread, s) for s in (RUNNING, UNKNOWN)]
+        parts += [_sampled(profile, data, atoms, ~settled & (atoms.state == s), thread, s) for s in (RUNNING, UNKNOWN)]
     return pl.concat(parts)
 
 
 def thread_of(profile: Profile, data: RankData, pieces: Pieces) -> pl.Series:
     """What the launching thread was for the longest part of each piece; null where nothing says, or nobody's matter."""
-    states = pl.Series("thread", [None] * len(pieces.start), dtype=pl.String)
+    states = pl.repeat(None, len(pieces.start), dtype=pl.String, eager=True).alias("thread")
     if not profile.has("off_cpu"):
         return states
     mine = np.flatnonzero(~np.isin(pieces.cause, list(_NO_THREAD)))
@@ -109,7 +109,7 @@ def _atoms(profile: Profile, data: RankData, pieces: Pieces, rows: I64, thread: 
         nest(np.zeros(len(start), np.int64), start, end).enclosing(zeros, at)
         for start, end in ((off_start, off_end), (in_start, in_end))
     )
-    call = np.where(pieces.cause[piece] != HOST, pieces.call[piece], NONE)
+    call = np.where(~np.isin(pieces.cause[piece], (HOST, GIL)), pieces.call[piece], NONE)
     names = profile.names
     # What it was in: the call of the system, else the CUDA call, else what the scheduler says it waits for.
     of_system = system["kind"].cast(pl.String) + ": " + names.gather(system["name"])
@@ -134,7 +134,7 @@ def _states(profile: Profile, data: RankData, off: pl.DataFrame, out: I64, withi
 def _gather(texts: pl.Series, rows: I64) -> pl.Series:
     """Texts by row, null for NONE."""
     if len(texts) == 0:
-        return pl.Series([None] * len(rows), dtype=pl.String)
+        return pl.repeat(None, len(rows), dtype=pl.String, eager=True)
     return texts.gather(pl.Series(rows).replace(NONE, None))
 
 

@@ -15,7 +15,7 @@ and DRAM were in each, by the samples that it fills alone. Kernels shorter than 
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal, TypedDict
 
 import numpy as np
 import polars as pl
@@ -24,8 +24,7 @@ from stepscope.analyses.kernels.activities import Activities, activities, activi
 from stepscope.derive.kernel.bound import bounds_of
 from stepscope.derive.kernel.matched import match_notes, roof_ns_of
 from stepscope.derive.kernel.matching import joined
-from stepscope.derive.kernel.occupancy import COLUMNS as OCCUPANCY
-from stepscope.derive.kernel.occupancy import occupancies
+from stepscope.derive.kernel.occupancy import LIMITER, SHARES, Occupancy, occupancies
 from stepscope.derive.kernel.roofline import roofline_of
 from stepscope.derive.kernel.sampled import ACTIVITY
 from stepscope.derive.rank.data import COMM, RankData, ranks_of
@@ -36,6 +35,7 @@ from stepscope.derive.windows.choosing import windows
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.derive.windows.window import Window
 from stepscope.derive.work.callers import callers, with_callers, with_most
+from stepscope.derive.work.twins import with_twins
 from stepscope.errors import CannotAnswer
 from stepscope.intervals.arrays import I64, NONE, Mask
 from stepscope.model.capturing import capture_by
@@ -43,59 +43,88 @@ from stepscope.model.demangle import demangled
 from stepscope.model.kernel_names import short_names
 from stepscope.model.note import Note, noted
 from stepscope.model.profile import Profile
-from stepscope.model.result import Col, Result
+from stepscope.model.result import OfRank, Result
 from stepscope.model.statement import percent
 from stepscope.model.taxonomy import COMMUNICATION
 from stepscope.model.units import about
 
-_WHO = (Col("rank", "rank of the process"), Col("pid", "process id on its host"))
-_FIGURES = (
-    Col("n", "how often it ran"),
-    Col("total_ns", "sum of its durations"),
-    Col("share_pct", "total as a share of the window"),
-    Col("mean_ns", "mean duration"),
-    Col("median_ns", "median duration"),
-    Col("max_ns", "longest"),
-)
-_SAMPLED = (
-    Col("sm_active_pct", "share of its time in which multiprocessors had work, mean over all; by samples"),
-    Col("tensor_active_pct", "share of cycles in which tensor cores worked"),
-    Col("dram_read_pct", "DRAM bandwidth read, of the peak"),
-    Col("dram_write_pct", "DRAM bandwidth written, of the peak"),
-    Col(
-        "metric_samples",
-        "samples that it fills alone: fewer than three say nothing; null where none were taken",
-    ),
-)
-COLUMNS = (
-    *_WHO,
-    Col("name", "short name; the full one with --full"),
-    Col("family", "gemm, attention, norm, communication, copy …: by the name"),
-    Col("tensor_core", "whether the name says that tensor (matrix) cores are used; null where it does not say"),
-    *_FIGURES,
-    Col("variants", "full names under this short one"),
-    Col("roof_pct", "time at the roof of the measured kernels among them, of the time that they take; null without"),
-    Col("bound", "what bounds the measured one of them that takes most; null without"),
-    Col("measured_pct", "share of its time in kernels that were measured; null where no report was given"),
-    *_SAMPLED,
-    Col("torch_op", "innermost torch op around the launches of most of it; null where ops were not recorded"),
-    Col("module", "module of the program that most of it belongs to; null where neither ranges nor stacks tell"),
-    Col("occupancy_pct", "occupancy as torch.profiler estimates it, mean by time; null for other profilers"),
-    *OCCUPANCY,
-)
-VARIANTS = {
-    "by=family": (
-        *_WHO,
-        Col("family", "gemm, attention, norm, communication, copy …: by the name"),
-        Col("tensor_core_pct", "share of its time in kernels known to use tensor cores; null where no name tells"),
-        *_FIGURES,
-        Col("names", "short names in the family"),
-        *_SAMPLED,
-    )
-}
+
+class _Figures(TypedDict):
+    n: Annotated[int, "how often it ran"]
+    total_ns: Annotated[int, "sum of its durations"]
+    share_pct: Annotated[float, "total as a share of the window"]
+    mean_ns: Annotated[int, "mean duration"]
+    median_ns: Annotated[int, "median duration"]
+    max_ns: Annotated[int, "longest"]
 
 
-_OCCUPANCY = {c.name: pl.String if c.name == OCCUPANCY[2].name else pl.Float64 for c in OCCUPANCY}
+class _Sampled(TypedDict):
+    sm_active_pct: Annotated[
+        float | None, "share of its time in which multiprocessors had work, mean over all; by samples"
+    ]
+    tensor_active_pct: Annotated[float | None, "share of cycles in which tensor cores worked"]
+    dram_read_pct: Annotated[float | None, "DRAM bandwidth read, of the peak"]
+    dram_write_pct: Annotated[float | None, "DRAM bandwidth written, of the peak"]
+    metric_samples: Annotated[
+        int | None, "samples that it fills alone: fewer than three say nothing; null where none were taken"
+    ]
+
+
+class _Key(OfRank):
+    name: Annotated[str, "short name; the full one with --full"]
+    family: Annotated[str, "gemm, attention, norm, communication, copy …: by the name"]
+    tensor_core: Annotated[
+        bool | None, "whether the name says that tensor (matrix) cores are used; null where it does not say"
+    ]
+
+
+class _Measured(_Key, _Figures):
+    variants: Annotated[int, "full names under this short one"]
+    roof_pct: Annotated[
+        float | None, "time at the roof of the measured kernels among them, of the time that they take; null without"
+    ]
+    bound: Annotated[str | None, "what bounds the measured one of them that takes most; null without"]
+    measured_pct: Annotated[
+        float | None, "share of its time in kernels that were measured; null where no report was given"
+    ]
+
+
+class _Launched(_Measured, _Sampled):
+    torch_op: Annotated[
+        str | None, "innermost torch op around the launches of most of it; null where ops were not recorded"
+    ]
+    module: Annotated[
+        str | None, "module of the program that most of it belongs to; null where neither ranges nor stacks tell"
+    ]
+    occupancy_pct: Annotated[
+        float | None, "occupancy as torch.profiler estimates it, mean by time; null for other profilers"
+    ]
+
+
+class Row(_Launched, Occupancy):
+    line: Annotated[
+        str | None, "line that launched most of it when its graph was captured, where noted; of others, see `source`"
+    ]
+
+
+class _FamilyKey(OfRank):
+    family: Annotated[str, "gemm, attention, norm, communication, copy …: by the name"]
+    tensor_core_pct: Annotated[
+        float | None, "share of its time in kernels known to use tensor cores; null where no name tells"
+    ]
+
+
+class _Family(_FamilyKey, _Figures):
+    names: Annotated[int, "short names in the family"]
+
+
+class ByFamily(_Family, _Sampled): ...
+
+
+VARIANTS = {"by=family": ByFamily}
+
+
+_OCCUPANCY = {**dict.fromkeys(SHARES, pl.Float64), LIMITER: pl.String}
 
 
 def kernels(
@@ -106,25 +135,30 @@ def kernels(
     stage: Annotated[str | None, "only ops whose stage matches (regular expression)"] = None,
     range: Annotated[str | None, "only ops launched within a range that matches (regular expression)"] = None,
     full: Annotated[bool, "full names, not shortened"] = False,
+    eager: Annotated[
+        Profile | None, "the same steps without CUDA graphs, in modules: replayed kernels are named by it"
+    ] = None,
 ) -> Result:
     need_ops(profile)
     _check(profile, stage=stage, range=range)
     chosen = windows(profile, window)
     names = _Names(profile, full)
     frames: list[pl.DataFrame] = []
-    totals: list[dict[str, Any]] = []
+    totals: list[dict[str, float | None]] = []
     looked_at: list[tuple[RankData, I64]] = []
     sampled_of: list[tuple[Activities, pl.DataFrame]] = []
     for data in ranks_of(profile):
         metrics = activities(profile, data)
         for span in chosen.of(data.rank):
             ops = span.ops[_wanted(data, span.ops, stage, range)]
-            frame = names.of(data, ops, _lengths(data, span, ops)).hstack(_roofs(profile, data, ops))
+            frame = names.of(data, ops, span.lengths(data, ops)).hstack(_roofs(profile, data, ops))
             table = _with_samples(_table(frame, by, span.gpu_ns), frame, by, data, ops, metrics)
             if by == "name":
-                table = with_callers(table, frame.hstack(callers(data, ops)), _keys(by))
-                table = with_most(table, frame, _keys(by), OCCUPANCY[2].name)
-            frames.append(span.named(table.select(*_who(data), pl.all())))
+                told = callers(data, ops)
+                told = told.with_columns(with_twins(data, ops, told["module"], eager))
+                table = with_callers(table, frame.hstack(told), _keys(by))
+                table = with_most(table, frame, _keys(by), LIMITER)
+            frames.append(span.of_rank(table))
             totals.append(_total(span, frame))
             if metrics is not None:
                 sampled_of.append((metrics, table))
@@ -133,7 +167,7 @@ def kernels(
     if (stage is not None or range is not None) and not any(t["n"] for t in totals):
         asked = " and ".join(f"--{k} {v!r}" for k, v in (("stage", stage), ("range", range)) if v is not None)
         raise CannotAnswer(f"no GPU op of the window matches {asked}", "`stepscope nvtx` lists the ranges there are")
-    result = chosen.table(COLUMNS if by == "name" else VARIANTS["by=family"], pl.concat(frames) if frames else [])
+    result = chosen.table(Row if by == "name" else ByFamily, pl.concat(frames) if frames else [])
     notes = [*chosen.notes, *graph_notes(profile), *_measured_notes(profile, looked_at), *_sampled_notes(sampled_of)]
     return Result(result, chosen.rows(), {"total": totals}, notes, ranked_by="total_ns")
 
@@ -204,7 +238,7 @@ def _table(frame: pl.DataFrame, by: str, window_ns: int) -> pl.DataFrame:
         f.round(0).cast(pl.Int64).alias(f"{n}_ns") for f, n in zip(whole, ("mean", "median", "max"), strict=True)
     ]
     keys = _keys(by)
-    known, used = pl.col("tensor_core").is_not_null(), pl.col("tensor_core").fill_null(False)
+    named, used = pl.col("tensor_core").is_not_null(), pl.col("tensor_core").fill_null(False)
     return (
         frame.group_by(keys)
         .agg(
@@ -213,7 +247,7 @@ def _table(frame: pl.DataFrame, by: str, window_ns: int) -> pl.DataFrame:
             *figures,
             pl.col("id").n_unique().cast(pl.Int64).alias("variants"),
             pl.col("name").n_unique().cast(pl.Int64).alias("names"),
-            pl.when(known.any()).then(100.0 * ns.filter(used).sum() / ns.sum()).alias("tensor_core_pct"),
+            pl.when(named.any()).then(100.0 * ns.filter(used).sum() / ns.sum()).alias("tensor_core_pct"),
             *_measured(),
         )
         .with_columns(_share(window_ns))
@@ -225,7 +259,7 @@ def _roofs(profile: Profile, data: RankData, ops: I64) -> pl.DataFrame:
     """Of each op: the time at the roof of the measured kernel that it is, what bounds that, and whether it is one."""
     if not joined(profile):
         types = {"roof": pl.Float64, "by": pl.String, "known": pl.Boolean, **_OCCUPANCY}
-        return pl.DataFrame({name: [None] * len(ops) for name in types}, schema=types)
+        return pl.select(pl.repeat(None, len(ops), dtype=of).alias(name) for name, of in types.items())
     roof, kernel = roof_ns_of(profile, data.rank, ops)
     by = pl.Series([bound.by for bound in profile.once(bounds_of)], dtype=pl.String).gather(np.maximum(kernel, 0))
     matched = pl.Series(kernel != NONE)
@@ -254,7 +288,7 @@ def _measured() -> list[pl.Expr]:
         pl.when(pl.col("known").is_not_null().any())
         .then(100.0 * ns.filter(pl.col("known").fill_null(False)).sum() / ns.sum())
         .alias("measured_pct"),
-        *(_mean(c.name) for c in OCCUPANCY[:2]),
+        *(_mean(c) for c in SHARES),
     ]
 
 
@@ -267,7 +301,7 @@ def _share(window_ns: int) -> pl.Expr:
     return share.alias("share_pct")
 
 
-def _total(span: Window, frame: pl.DataFrame) -> dict[str, Any]:
+def _total(span: Window, frame: pl.DataFrame) -> dict[str, float | None]:
     total = int(frame["ns"].sum())
     return {
         "rank": span.rank,
@@ -285,17 +319,6 @@ def _wanted(data: RankData, ops: I64, stage: str | None, range: str | None) -> M
     if range is not None:
         wanted &= data.within(ops, range)
     return wanted
-
-
-def _lengths(data: RankData, span: Window, ops: I64) -> I64:
-    if span.clipped and span.gpu_start_ns is not None and span.gpu_end_ns is not None:
-        return data.lengths(span.gpu_start_ns, span.gpu_end_ns)[ops]
-    length: I64 = data.end[ops] - data.start[ops]
-    return length
-
-
-def _who(data: RankData) -> tuple[pl.Expr, pl.Expr]:
-    return pl.lit(data.rank, pl.Int64).alias("rank"), pl.lit(data.pid, pl.Int64).alias("pid")
 
 
 def _check(profile: Profile, **patterns: str | None) -> None:

@@ -12,12 +12,13 @@ time before a launch it is `host-bound` if most of it is one gap, else `overhead
 from __future__ import annotations
 
 from collections import Counter
-from typing import Annotated, Any, Literal
+from collections.abc import Sequence
+from typing import Annotated, Literal, TypedDict
 
 import numpy as np
 import polars as pl
 
-from stepscope.analyses.launches.bound import MIXED, verdict
+from stepscope.analyses.launches.bound import MIXED, Part, Parts, Verdict, verdict
 from stepscope.analyses.launches.depth import Depth, blocked, depth_of
 from stepscope.derive.accounting.named_window import sized_window
 from stepscope.derive.host.launch_queue import LIMIT, Entries, entries, limit_of
@@ -32,53 +33,74 @@ from stepscope.intervals.arrays import NONE, Mask
 from stepscope.model.demangle import demangled
 from stepscope.model.kernel_names import short_names
 from stepscope.model.profile import Profile
-from stepscope.model.result import Col, Result
+from stepscope.model.result import OfRank, Result
 from stepscope.model.statement import STATEMENT, listed, percent
 
 GRAPH = "[graph launch]"
 SLICES = 20
 
-_WHO = (Col("rank", "rank of the process"), Col("pid", "process id on its host"))
-_DEPTH = (
-    Col("depth_max", "most launches pending at once"),
-    Col("depth_mean", "mean number of pending launches, weighted by time"),
-)
-_QUEUE = (
-    Col("n", "launches in the window"),
-    *_DEPTH,
-    Col("empty_ns", "time without a pending launch"),
-    Col(
-        "full_ns",
+
+class _Depth(TypedDict):
+    depth_max: Annotated[int, "most launches pending at once"]
+    depth_mean: Annotated[float, "mean number of pending launches, weighted by time"]
+
+
+class _Count(TypedDict):
+    n: Annotated[int, "launches in the window"]
+
+
+class QueueFigures(_Count, _Depth):
+    empty_ns: Annotated[int, "time without a pending launch"]
+    full_ns: Annotated[
+        int | None,
         f"time with {LIMIT.count} or more launches pending: the queue is full; null where no limit is known (AMD)",
-    ),
-    Col("blocked_ns", "time in launch calls while the queue was full and the GPU busy; null with full_ns"),
-)
-COLUMNS = (
-    *_WHO,
-    Col("name", "kernel, copy or [graph launch]; the full name with --full"),
-    Col("n", "launches"),
-    Col("ops", "GPU ops that they launched"),
-    Col("call_ns", "sum of the launch calls' durations"),
-    Col("call_mean_ns", "mean call"),
-    Col("call_max_ns", "longest call"),
-    Col("queue_ns", "sum of the times from a call's return to the op's start"),
-    Col("queue_mean_ns", "mean time in the queue"),
-    Col("queue_max_ns", "longest time in the queue"),
-    Col("early", "launches whose op started before the call returned: no time in the queue"),
-    Col("kernel_ns", "sum of the ops' durations"),
-    Col("kernel_mean_ns", "mean duration of an op"),
-)
-VARIANTS = {
-    "by=stream": (*_WHO, Col("stream", "stream id within the process"), *_QUEUE),
-    "by=rank": (*_WHO, *_QUEUE),
-    "by=time": (
-        *_WHO,
-        Col("start_ns", "start of the slice"),
-        Col("end_ns", "its end"),
-        *_DEPTH,
-        Col("busy_pct", "share of the slice in which the rank's GPU work runs"),
-    ),
-}
+    ]
+    blocked_ns: Annotated[
+        int | None, "time in launch calls while the queue was full and the GPU busy; null with full_ns"
+    ]
+
+
+class Row(OfRank):
+    name: Annotated[str, "kernel, copy or [graph launch]; the full name with --full"]
+    n: Annotated[int, "launches"]
+    ops: Annotated[int, "GPU ops that they launched"]
+    call_ns: Annotated[int, "sum of the launch calls' durations"]
+    call_mean_ns: Annotated[int, "mean call"]
+    call_max_ns: Annotated[int, "longest call"]
+    queue_ns: Annotated[int, "sum of the times from a call's return to the op's start"]
+    queue_mean_ns: Annotated[int, "mean time in the queue"]
+    queue_max_ns: Annotated[int, "longest time in the queue"]
+    early: Annotated[int, "launches whose op started before the call returned: no time in the queue"]
+    kernel_ns: Annotated[int, "sum of the ops' durations"]
+    kernel_mean_ns: Annotated[int, "mean duration of an op"]
+
+
+class _Stream(TypedDict):
+    stream: Annotated[int, "stream id within the process"]
+
+
+class _OfStream(_Stream, QueueFigures): ...
+
+
+class ByStream(OfRank, _OfStream): ...
+
+
+class ByRank(OfRank, QueueFigures): ...
+
+
+class _Ends(TypedDict):
+    start_ns: Annotated[int, "start of the slice"]
+    end_ns: Annotated[int, "its end"]
+
+
+class Slice(_Ends, _Depth):
+    busy_pct: Annotated[float, "share of the slice in which the rank's GPU work runs"]
+
+
+class ByTime(OfRank, Slice): ...
+
+
+VARIANTS = {"by=stream": ByStream, "by=rank": ByRank, "by=time": ByTime}
 
 
 def launches(
@@ -91,7 +113,7 @@ def launches(
     need_launches(profile, "how it was launched")
     chosen = windows(profile, window)
     frames: list[pl.DataFrame] = []
-    verdicts: list[tuple[dict[str, Any], dict[str, Any]]] = []
+    verdicts: list[tuple[Verdict, Parts]] = []
     for data in ranks_of(profile):
         queue = _Queue(data) if by != "name" else None
         for span in chosen.of(data.rank):
@@ -100,8 +122,7 @@ def launches(
             else:
                 table = pl.DataFrame(queue.slices(span) if by == "time" else queue.rows(span, by == "stream"))
             if table.height:
-                who = pl.lit(data.rank, pl.Int64).alias("rank"), pl.lit(data.pid, pl.Int64).alias("pid")
-                frames.append(span.named(table.select(*who, pl.all())))
+                frames.append(span.of_rank(table))
             if judged := verdict(data, span):
                 verdicts.append(judged)
     summary = {
@@ -109,44 +130,44 @@ def launches(
         "parts": [p for _, p in verdicts],
         STATEMENT: _statement(chosen, [v for v, _ in verdicts], [p for _, p in verdicts]),
     }
-    columns = COLUMNS if by == "name" else VARIANTS[f"by={by}"]
-    result = chosen.table(columns, pl.concat(frames) if frames else [])
+    row_type = VARIANTS.get(f"by={by}", Row)
+    result = chosen.table(row_type, pl.concat(frames) if frames else [])
     ranked = {"name": "call_ns", "time": ""}.get(by, "blocked_ns")
     return Result(result, chosen.rows(), summary, [*chosen.notes, *graph_notes(profile)], ranked_by=ranked)
 
 
 #: What a sentence calls the parts of a window.
-_PARTS = {
-    "compute": "compute",
-    "comm_exposed": "exposed communication",
-    "copy_exposed": "exposed copies",
-    "starved": "waiting for the host to launch",
-    "sync": "synchronizing calls",
-    "alloc": "the allocator",
-    "load": "loading code",
-    "queue": "launched work that waits for its turn",
-    "tail": "idle time after the last op",
-    "unlinked": "idle time without a known cause",
+_PARTS: dict[Part, str] = {
+    "compute_ns": "compute",
+    "comm_exposed_ns": "exposed communication",
+    "copy_exposed_ns": "exposed copies",
+    "starved_ns": "waiting for the host to launch",
+    "sync_ns": "synchronizing calls",
+    "alloc_ns": "the allocator",
+    "load_ns": "loading code",
+    "queue_ns": "launched work that waits for its turn",
+    "tail_ns": "idle time after the last op",
+    "unlinked_ns": "idle time without a known cause",
 }
 
 
-def _statement(chosen: Windows, verdicts: list[dict[str, Any]], parts: list[dict[str, Any]]) -> str:
+def _statement(chosen: Windows, verdicts: list[Verdict], parts: list[Parts]) -> str:
     """What bounds the windows, by the verdict of most of them, and what share their largest parts have."""
     where = sized_window(chosen.spans)
     if not verdicts:
         return f"Nothing runs on the GPU in {where}."
-    said, times = Counter(v["verdict"] for v in verdicts).most_common(1)[0]
-    alike = [p for v, p in zip(verdicts, parts, strict=True) if v["verdict"] == said]
-    sums = {name: sum(p[f"{part}_ns"] for p in alike) for part, name in _PARTS.items()}
+    usual, times = Counter(v["verdict"] for v in verdicts).most_common(1)[0]
+    alike = [p for v, p in zip(verdicts, parts, strict=True) if v["verdict"] == usual]
+    sums = {name: sum(p[part] for p in alike) for part, name in _PARTS.items()}
     total = sum(sums.values())
-    largest = sorted(sums, key=lambda name: -sums[name])[: 2 if said == MIXED else 1]
+    largest = sorted(sums, key=lambda name: -sums[name])[: 2 if usual == MIXED else 1]
     shares = listed(f"{name} takes {percent(sums[name], total)}" for name in largest if sums[name])
     ranks = len({v["rank"] for v in verdicts})
     unit = "on {} of {} ranks" if ranks == len(verdicts) else "in {} of {} windows"
     on = f" {unit.format(times, len(verdicts))}" if len(verdicts) > 1 else ""
-    half = ", nothing more than half" * (said == MIXED)
+    half = ", neither more than half" * (usual == MIXED)
     several_windows = len(verdicts) > ranks
-    text = f"{where} {'are' if several_windows else 'is'} {said}{on}: {shares}{half}."
+    text = f"{where} {'are' if several_windows else 'is'} {usual}{on}: {shares}{half}."
     return text[0].upper() + text[1:]
 
 
@@ -212,7 +233,7 @@ class _Queue:
         self._busy: Spans = union(data.start, data.end)
         self._limit = limit_of(data)
 
-    def rows(self, span: Window, per_stream: bool) -> list[dict[str, Any]]:
+    def rows(self, span: Window, per_stream: bool) -> Sequence[QueueFigures]:
         """Depth figures of every stream, or of all streams together."""
         observed = self._observed(span)
         if observed is None:
@@ -224,12 +245,14 @@ class _Queue:
             parts = [self._row(e.stream == s, lo, hi, in_window) for s in np.unique(e.stream)]
             together = self._row(np.ones(len(e.stream), dtype=bool), lo, hi, in_window)
             if self._limit:
-                together |= {k: sum(p[k] for p in parts) for k in ("full_ns", "blocked_ns")}
+                together["full_ns"] = sum(p["full_ns"] or 0 for p in parts)
+                together["blocked_ns"] = sum(p["blocked_ns"] or 0 for p in parts)
             return [together]
         streams = np.unique(e.stream[in_window])
-        return [{"stream": int(s), **self._row(e.stream == s, lo, hi, in_window)} for s in streams]
+        each: list[_OfStream] = [{"stream": int(s), **self._row(e.stream == s, lo, hi, in_window)} for s in streams]
+        return each
 
-    def _row(self, mine: Mask, lo: int, hi: int, in_window: Mask) -> dict[str, Any]:
+    def _row(self, mine: Mask, lo: int, hi: int, in_window: Mask) -> QueueFigures:
         depth = depth_of(self._entries, mine)
         length, pending = depth.between(lo, hi)
         full = depth.at_least(self._limit).clip(lo, hi) if self._limit else None
@@ -242,7 +265,7 @@ class _Queue:
             "blocked_ns": None if full is None else blocked(self._entries, mine, full, self._busy),
         }
 
-    def slices(self, span: Window) -> list[dict[str, Any]]:
+    def slices(self, span: Window) -> list[Slice]:
         """The depth over time: equal slices of the observed span."""
         observed = self._observed(span)
         if observed is None:
@@ -251,7 +274,7 @@ class _Queue:
         edges = np.linspace(*observed, SLICES + 1).astype(np.int64)
         busy = covered(edges[:-1], edges[1:], self._busy)
         return [
-            {"start_ns": int(lo), "end_ns": int(hi), **_slice(depth, int(lo), int(hi), int(b))}
+            _slice(depth, int(lo), int(hi), int(b))
             for lo, hi, b in zip(edges[:-1], edges[1:], busy, strict=True)
             if lo < hi
         ]
@@ -265,9 +288,11 @@ class _Queue:
         return min(int(self._data.launched_at[span.ops].min()), span.gpu_start_ns), span.gpu_end_ns
 
 
-def _slice(depth: Depth, lo: int, hi: int, busy: int) -> dict[str, Any]:
+def _slice(depth: Depth, lo: int, hi: int, busy: int) -> Slice:
     length, pending = depth.between(lo, hi)
     return {
+        "start_ns": lo,
+        "end_ns": hi,
         "depth_max": int(pending.max(initial=0)),
         "depth_mean": float((length * pending).sum() / (hi - lo)),
         "busy_pct": 100.0 * busy / (hi - lo),

@@ -25,6 +25,16 @@ import polars as pl
 
 from stepscope.analyses.memory import comparing
 from stepscope.analyses.memory.changes import of_job
+from stepscope.analyses.memory.columns import (
+    ByChange,
+    ByFrame,
+    ByStall,
+    ByTerm,
+    ByTime,
+    Row,
+    To,
+    ToByFrame,
+)
 from stepscope.analyses.memory.ledger import Ledger, ledgers
 from stepscope.analyses.memory.oom import oom_summary
 from stepscope.analyses.memory.rules import PARTS
@@ -53,81 +63,19 @@ from stepscope.model.capturing import capture_by
 from stepscope.model.effect import Effect
 from stepscope.model.gpus import gpu_of
 from stepscope.model.profile import Profile
-from stepscope.model.result import Col, Result, rows
+from stepscope.model.result import Result, blank, rows
 from stepscope.model.statement import STATEMENT
 
-_WHO = (Col("rank", "rank of the process"), Col("device", "CUDA ordinal of the device within the process"))
-_PART = Col("part", "part of the ledger (semantics §17)")
-_BYTES = Col("bytes", "at the peak")
-_SHARE = Col("share_pct", "share of the reserved bytes at the peak; of an estimate, of its sum")
-_TIMES = tuple(Col(f"{part.replace(' ', '_')}_bytes", f"{part}, as asked for") for part in PARTS)
-
-COLUMNS = (
-    *_WHO,
-    _PART,
-    _BYTES,
-    _SHARE,
-    Col("most_bytes", "the most that the part ever holds at once"),
-    Col("blocks", "blocks at the peak"),
-    Col("estimate_bytes", "the same of the declared model (--model)"),
-    Col("grows_with", "what makes it larger"),
-    Col("why", "what most of it rests on"),
-)
 VARIANTS = {
-    "to": (*_WHO, _PART, _BYTES, *comparing.COLUMNS, Col("why", "what most of it rests on")),
-    "to, by=frame": (
-        *_WHO,
-        _PART,
-        Col("frame", "line that allocated it; a line that moved is the same"),
-        _BYTES,
-        *comparing.COLUMNS,
-    ),
-    "by=frame": (
-        *_WHO,
-        _PART,
-        Col("frame", "innermost line of the user's code that allocated it (torch and the standard library left out)"),
-        _BYTES,
-        _SHARE,
-        Col("blocks", "blocks at the peak"),
-    ),
-    "by=time": (
-        *_WHO,
-        Col("start_ns", "time of the slice's highest moment"),
-        Col("reserved_bytes", "what the allocator has of CUDA"),
-        Col("allocated_bytes", "blocks that are given out, rounded as the allocator does"),
-        *_TIMES,
-    ),
-    "by=stall": (
-        *_WHO,
-        Col("start_ns", "when"),
-        Col("kind", "what the allocator did: segments asked of CUDA or returned, out of memory"),
-        _BYTES,
-        Col("frame", "line of the user's code that led to it"),
-        Col("call", "CUDA call that it was; null without a timeline"),
-        Col("call_ns", "how long the call took"),
-        Col("idle_ns", "idle time of the GPU while the host was in it (cause `alloc` of `idle`)"),
-    ),
-    "by=change": (
-        *_WHO,
-        Col("change", "what would be different"),
-        Col("bytes", "the peak then"),
-        Col("saves_bytes", "how much less that is; negative where it is more"),
-        Col("at_most", "it can save no more than that, and may save less"),
-        Col("how", "what is divided, or not kept"),
-    ),
-    "by=term": (
-        *_WHO,
-        _PART,
-        Col("term", "tensor that is alive at the peak of the estimate"),
-        Col(
-            "formula",
-            "bytes of one: T tokens of a micro-batch, h width, q and k all queries and keys, f, V, P parameters",
-        ),
-        Col("n", "how many there are"),
-        Col("bytes", "of all of them"),
-        _SHARE,
-    ),
+    "to": To,
+    "to, by=frame": ToByFrame,
+    "by=frame": ByFrame,
+    "by=time": ByTime,
+    "by=stall": ByStall,
+    "by=change": ByChange,
+    "by=term": ByTerm,
 }
+
 By = Literal["part", "frame", "time", "stall", "change", "term"]
 
 
@@ -172,7 +120,7 @@ def memory(
         mesh = {"dp": dp, "tp": tp, "pp": pp, "cp": cp, "ep": ep}
         job = _job(model, sequence, mbs, precision, optimizer, attention, recompute, zero, mesh, kv_tokens)
     elif kv_tokens:
-        raise BadInput("--kv-tokens is of an estimate", "give --model")
+        raise BadInput("--kv-tokens is for an estimate", "give --model")
     if profile is None:
         if job is None:
             raise BadInput("memory needs a profile, or a model to estimate", "name a snapshot, or give --model")
@@ -184,7 +132,7 @@ def memory(
         return _compared(profile, to, by)
     of_ranks = ledgers(profile)
     guessed = estimate(job) if job is not None else None
-    columns = COLUMNS if by == "part" else VARIANTS[f"by={by}"]
+    row_type = VARIANTS.get(f"by={by}", Row)
     idle: int | None = None
     if by == "part":
         table = pl.concat([part_rows(ledger, guessed, used) for ledger in of_ranks])
@@ -212,7 +160,7 @@ def memory(
     ranked = {"part": None, "time": None, "stall": "idle_ns" if idle else "bytes", "change": "saves_bytes"}.get(
         by, "bytes"
     )
-    return Result(rows(columns, table), summary=summary, notes=notes, ranked_by=ranked)
+    return Result(rows(row_type, table), summary=summary, notes=notes, ranked_by=ranked)
 
 
 def _compared(profile: Profile, to: Profile, by: By) -> Result:
@@ -230,7 +178,7 @@ def _compared(profile: Profile, to: Profile, by: By) -> Result:
         "to_peak": [_peak(ledger) for ledger in there],
         STATEMENT: comparing.change_sentence(here, there, parts, frames),
     }
-    table = rows(VARIANTS["to"], parts) if by == "part" else rows(VARIANTS["to, by=frame"], frames)
+    table = rows(To, parts) if by == "part" else rows(ToByFrame, frames)
     return Result(table, summary=summary, notes=notes, ranked_by=None if by == "part" else "change_bytes")
 
 
@@ -262,11 +210,11 @@ def _job(
         if value < 1:
             raise BadInput(f"--{flag} {value}: too small", "give 1 or more")
     if not 0 <= zero <= 3:
-        raise BadInput(f"--zero {zero}: there is no such stage", "give 0, 1, 2 or 3")
+        raise BadInput(f"--zero {zero}: no such stage", "give 0, 1, 2 or 3")
     if kv_tokens < 0:
         raise BadInput(f"--kv-tokens {kv_tokens}: negative", "give the tokens that the cache holds")
     if kv_tokens and (zero or recompute):
-        raise BadInput("--kv-tokens is of a server, which trains nothing", "leave out --zero and --recompute")
+        raise BadInput("--kv-tokens describes a server, which does not train", "leave out --zero and --recompute")
     return Job(
         declared.load(name), sequence, mbs, precision, optimizer, recompute, zero, attention == "flash", **mesh,
         kv_tokens=kv_tokens,
@@ -301,9 +249,9 @@ def _estimated(job: Job, by: By, gpu: str | None) -> Result:
     estimated = estimate(job)
     if by == "part":
         parts = estimated.peak.parts()
-        table = [
+        table: list[Row] = [
             {
-                **dict.fromkeys([c.name for c in COLUMNS]),
+                **blank(Row),
                 "part": part,
                 "bytes": parts[part],
                 "share_pct": 100.0 * parts[part] / estimated.size,
@@ -314,7 +262,7 @@ def _estimated(job: Job, by: By, gpu: str | None) -> Result:
             for part in PARTS
             if part in parts
         ]
-        result = rows(COLUMNS, table)
+        result = rows(Row, table)
     elif by == "term":
         result = term_rows(estimated)
     elif by == "change":
@@ -336,8 +284,8 @@ def _memory_of(profile: Profile, gpu: str | None) -> tuple[str, int] | None:
     if gpu:
         return _named_gpu(gpu)
     names = profile.ranks["gpu"].drop_nulls().unique().to_list()
-    known = gpu_of(names[0]) if len(names) == 1 else None
-    return (known.name, int(known.gb * 1e9)) if known is not None else None
+    spec = gpu_of(names[0]) if len(names) == 1 else None
+    return (spec.name, int(spec.gb * 1e9)) if spec is not None else None
 
 
 def _named_gpu(name: str) -> tuple[str, int]:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Annotated, TypedDict
 
 import polars as pl
 
 from stepscope.analyses.memory.ledger import CACHED, FRAGMENTATION, OUTSIDE, Ledger
 from stepscope.analyses.memory.rules import PARTS
-from stepscope.model.result import Col
 from stepscope.model.statement import several
 from stepscope.model.units import size
 
-COLUMNS = (
-    Col("to_bytes", "the same at the peak of --to; null without it"),
-    Col("change_bytes", "to_bytes less bytes"),
-)
+
+class Beside(TypedDict):
+    to_bytes: Annotated[int | None, "the same at the peak of --to; null without it"]
+    change_bytes: Annotated[int, "to_bytes less bytes"]
+
+
 _WHO = ("rank", "device")
 #: A line of a file: `train.py(12): step` without the 12.
 _LINE = r"\(\d+\)(: [^(]*)$"
@@ -31,9 +33,9 @@ def beside(table: pl.DataFrame, other: pl.DataFrame, keys: Sequence[str]) -> pl.
         other = _same_lines(table, other, who)
     right = other.select(*who, *keys, pl.col("bytes").alias("to_bytes"))
     both = table.join(right, on=[*who, *keys], how="full", coalesce=True, nulls_equal=True, maintain_order="left_right")
-    known = pl.col("part") != OUTSIDE  # what was not recorded is not nothing
+    recorded = pl.col("part") != OUTSIDE  # what was not recorded is not nothing
     both = both.with_columns(
-        pl.when(known).then(pl.col(c).fill_null(0)).otherwise(pl.col(c)).alias(c) for c in ("bytes", "to_bytes")
+        pl.when(recorded).then(pl.col(c).fill_null(0)).otherwise(pl.col(c)).alias(c) for c in ("bytes", "to_bytes")
     )
     both = both.with_columns((pl.col("to_bytes") - pl.col("bytes")).alias("change_bytes"))
     if "frame" in keys:

@@ -27,6 +27,8 @@ def before(blocks: Blocks, reason: I64, replaced: Mask, turns: I64, steps: bool)
     moments at which the backward pass allocates; `steps` is whether an optimizer step was recorded."""
     early = reason == reasons.EARLY
     kept = early & (blocks.end >= blocks.end.max(initial=0))
+    if not steps and (added := _added_to(blocks, reason, kept, turns)) is not None:
+        return _activations(blocks, added, early & ~kept & ~replaced, turns)
     gradients = np.flatnonzero(np.isin(reason, (reasons.GRADIENT, reasons.OUTLIVES_PASS)))
     reason_of = reason
     if len(gradients):
@@ -63,6 +65,28 @@ def _matched(blocks: Blocks, reason: I64, gradients: I64, early: Mask, kept: Mas
         reason_of[rows[:n]] = reasons.LIKE_GRADIENTS
         reason_of[rows[n : n * (1 + states)]] = reasons.LIKE_STATES
     return reason_of if anew or states else _larger_states(blocks, reason_of, size, count)
+
+
+def _added_to(blocks: Blocks, reason: I64, kept: Mask, turns: I64) -> I64 | None:
+    """Gradients that nothing takes away: a backward pass makes one more for each parameter, adds it, and releases it.
+    For every one that a pass makes, two blocks stand: the weight and its gradient. None where that is not so."""
+    passed = np.isin(reason, (reasons.BACKWARD_ONLY, reasons.OUTLIVES_PASS))
+    made = passed & (blocks.end < blocks.end.max(initial=0))
+    size, stand = np.unique(
+        blocks.requested[kept & np.isin(blocks.requested, blocks.requested[made])], return_counts=True
+    )
+    made_of = np.array([int((made & (blocks.requested == s)).sum()) for s in size.tolist()], dtype=np.int64)
+    forward = np.unique(blocks.begin[np.isin(reason, (reasons.SAVED, reasons.FORWARD_ONLY))])
+    passes = len(np.unique(np.searchsorted(forward, turns)))
+    twice = (stand % 2 == 0) & (2 * made_of == passes * stand)
+    if not twice.any() or (size * stand)[twice].sum() < _MOST.share * (size * stand).sum():
+        return None
+    reason_of = np.where(passed, reasons.BACKWARD_ONLY, reason)
+    for s, n in zip(size[twice].tolist(), stand[twice].tolist(), strict=True):
+        rows = np.flatnonzero(kept & (blocks.requested == s))
+        reason_of[rows[: n // 2]] = reasons.LIKE_GRADIENTS
+        reason_of[rows[n // 2 :]] = reasons.ADDED_TO
+    return reason_of
 
 
 def _frozen(blocks: Blocks, reason_of: I64, kept: Mask) -> I64:

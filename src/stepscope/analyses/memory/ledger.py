@@ -10,6 +10,7 @@ import polars as pl
 from stepscope.analyses.memory.origin import NOT_RECORDED, Origins, origins
 from stepscope.analyses.memory.parts import Decided, decide
 from stepscope.analyses.memory.reasons import REASONS, UNNAMED
+from stepscope.analyses.memory.replaced import without_overlap
 from stepscope.analyses.memory.room import Room, room
 from stepscope.analyses.memory.rules import PARTS, UNKNOWN
 from stepscope.derive.memory.history import History, histories, over_time
@@ -141,5 +142,7 @@ def _ledgers(profile: Profile) -> list[Ledger]:
     for history in histories(profile):
         stacks = origins(profile, history)
         moment = history.peak()
-        ledgers.append(Ledger(history, stacks, decide(profile, history, stacks), moment, room(history, moment)))
+        reserve = room(history, moment)
+        history, decided = without_overlap(history, decide(profile, history, stacks))
+        ledgers.append(Ledger(history, stacks, decided, moment, reserve))
     return ledgers

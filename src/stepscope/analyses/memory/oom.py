@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -31,7 +31,37 @@ _FEWEST_STEPS = Threshold(
 )
 
 
-def out_of_memory(ledger: Ledger, dp: int) -> dict[str, Any] | None:
+class Growth(TypedDict):
+    """A part that was larger at every step of the optimizer than at the one before."""
+
+    part: str
+    bytes_per_step: int
+
+
+class Fit(TypedDict):
+    """A change to the program, and what it would save."""
+
+    change: str
+    saves_bytes: int
+    at_most: bool
+
+
+class OutOfMemory(TypedDict):
+    """Of the moment at which memory ran out."""
+
+    asked_bytes: int
+    free_bytes: int | None
+    reserved_bytes: int
+    allocated_bytes: int
+    cached_bytes: int
+    fragmented_bytes: int | None
+    own_limit: bool
+    lacks_bytes: int
+    grows: list[Growth]
+    would_fit: list[Fit]
+
+
+def out_of_memory(ledger: Ledger, dp: int) -> OutOfMemory | None:
     """The first time that memory ran out; None where it did not. `dp` is the ranks to shard over."""
     history = ledger.history
     if not len(history.oom):
@@ -60,21 +90,20 @@ def out_of_memory(ledger: Ledger, dp: int) -> dict[str, Any] | None:
     }
 
 
-def oom_summary(found: Sequence[Ledger], dp: int) -> dict[str, Any]:
+def oom_summary(of_ranks: Sequence[Ledger], dp: int) -> dict[str, Any]:
     """The same of all devices that ran out, as rows: figures, parts that grew, changes that would fit."""
-    tables: dict[str, list[dict[str, Any]]] = {"out_of_memory": [], "grows": [], "would_fit": []}
-    for ledger in found:
-        why = out_of_memory(ledger, dp)
-        if why is None:
+    tables: dict[str, list[dict[str, object]]] = {"out_of_memory": [], "grows": [], "would_fit": []}
+    for ledger in of_ranks:
+        if (ran_out := out_of_memory(ledger, dp)) is None:
             continue
         who = {"rank": ledger.history.rank, "device": ledger.history.device}
-        tables["out_of_memory"].append(who | {k: v for k, v in why.items() if k not in tables})
-        for name in ("grows", "would_fit"):
-            tables[name] += [who | row for row in why[name]]
+        tables["out_of_memory"].append({**who, **{k: v for k, v in ran_out.items() if k not in tables}})
+        tables["grows"] += [{**who, **growth} for growth in ran_out["grows"]]
+        tables["would_fit"] += [{**who, **fit} for fit in ran_out["would_fit"]]
     return {name: rows for name, rows in tables.items() if rows}
 
 
-def _changes(at: dict[str, int], idle: int, dp: int) -> list[dict[str, Any]]:
+def _changes(at: dict[str, int], idle: int, dp: int) -> list[Fit]:
     """From what changes the program least to what changes it most; arithmetic on the parts at that moment."""
     ranks = dp if dp > 1 else RANKS
     kept = 1 - 1 / ranks
@@ -91,12 +120,12 @@ def _changes(at: dict[str, int], idle: int, dp: int) -> list[dict[str, Any]]:
     return [{"change": name, "saves_bytes": saves, "at_most": bound} for name, saves, bound in listing if saves > 0]
 
 
-def _growing(ledger: Ledger, event: int) -> list[dict[str, Any]]:
+def _growing(ledger: Ledger, event: int) -> list[Growth]:
     """Parts that are larger at every step of the optimizer than at the one before: by how much a step."""
     steps = ledger.decided.steps[ledger.decided.steps <= event]
     if len(steps) < _FEWEST_STEPS.count:
         return []
-    growing = []
+    growing: list[Growth] = []
     for name in PARTS:
         held = ledger.part_over_time(name)[np.minimum(steps, event)]
         more = np.diff(held)
@@ -105,21 +134,21 @@ def _growing(ledger: Ledger, event: int) -> list[dict[str, Any]]:
     return growing
 
 
-def oom_sentence(found: dict[str, Any]) -> str:
+def oom_sentence(ran_out: OutOfMemory) -> str:
     """`memory ran out when 1000 MiB more were asked for with 400 MiB free (…); it would fit with …`."""
-    text = f"memory ran out when {size(found['asked_bytes'])} more were asked for"
-    if found["free_bytes"] is not None:
-        text += f" and {size(found['free_bytes'])} were free on the device"
-        text += ", so it was a limit of the process (set_per_process_memory_fraction)" if found["own_limit"] else ""
-    unused = found["cached_bytes"] + (found["fragmented_bytes"] or 0)
-    text += f", with {size(found['reserved_bytes'])} reserved, {size(unused)} of it cached or fragmented"
-    for part in found["grows"]:
+    text = f"memory ran out when {size(ran_out['asked_bytes'])} more were asked for"
+    if ran_out["free_bytes"] is not None:
+        text += f" and {size(ran_out['free_bytes'])} were free on the device"
+        text += ", so it was a limit of the process (set_per_process_memory_fraction)" if ran_out["own_limit"] else ""
+    unused = ran_out["cached_bytes"] + (ran_out["fragmented_bytes"] or 0)
+    text += f", with {size(ran_out['reserved_bytes'])} reserved, {size(unused)} of it cached or fragmented"
+    for part in ran_out["grows"]:
         text += f"; {part['part']} grew by {size(part['bytes_per_step'])} a step"
     changes = [
         f"{one['change']} ({'up to ' if one['at_most'] else ''}{size(one['saves_bytes'])} less)"
-        for one in found["would_fit"]
+        for one in ran_out["would_fit"]
     ]
     if changes:
         *others, last = changes
         return text + "; it would fit with " + (f"{', '.join(others)} or {last}" if others else last)
-    return text + f"; no single change frees the {size(found['lacks_bytes'])} that lacked"
+    return text + f"; no single change frees the {size(ran_out['lacks_bytes'])} that lacked"

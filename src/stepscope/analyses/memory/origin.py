@@ -60,9 +60,9 @@ def origins(profile: Profile, history: History) -> Origins:
 def _of_stacks(profile: Profile, frames: pl.DataFrame) -> Origins:
     names = profile.names
     file = relative(names.gather(frames["file"].fill_null(0)))
-    known, line = frames["file"].is_not_null(), frames["line"].cast(pl.String).fill_null("0")
+    has_file, line = frames["file"].is_not_null(), frames["line"].cast(pl.String).fill_null("0")
     symbol = names.gather(frames["name"])
-    python = (known & file.str.ends_with(".py")).to_numpy() | (known & file.str.starts_with("<")).to_numpy()
+    python = (has_file & file.str.ends_with(".py")).to_numpy() | (has_file & file.str.starts_with("<")).to_numpy()
     text = pl.select(
         pl.when(pl.Series(python)).then(pl.concat_str(file, pl.lit("("), line, pl.lit("): "), symbol)).otherwise(symbol)
     ).to_series()
@@ -72,9 +72,9 @@ def _of_stacks(profile: Profile, frames: pl.DataFrame) -> Origins:
     distinct = pl.Series(ids, dtype=pl.String)
 
     def anywhere(rows: Mask) -> Mask:
-        found = np.zeros(stacks, dtype=bool)
-        found[chain[rows]] = True
-        return found
+        matches = np.zeros(stacks, dtype=bool)
+        matches[chain[rows]] = True
+        return matches
 
     def matching(pattern: str) -> Mask:
         return anywhere(distinct.str.contains(pattern).to_numpy()[at.reshape(-1)])
@@ -83,10 +83,10 @@ def _of_stacks(profile: Profile, frames: pl.DataFrame) -> Origins:
     asker = _innermost(chain, python & ~text.str.contains(WRAPPERS).to_numpy(), python, stacks)
 
     def traited(trait: Trait) -> Mask:
-        found = matching(trait.pattern)
+        matches = matching(trait.pattern)
         if trait.innermost:
-            found |= _texts(text, asker, "").str.contains(trait.innermost).to_numpy()
-        return found
+            matches |= _texts(text, asker, "").str.contains(trait.innermost).to_numpy()
+        return matches
 
     traits = tuple(map(traited, TRAITS))
     return Origins(traits, anywhere(python), matching(MULTIPLIES), matching(_EMPTY_CACHE), frame, None)
@@ -105,9 +105,9 @@ def _innermost(chain: I64, first: Mask, second: Mask, stacks: int) -> I64:
 
 
 def _texts(text: pl.Series, rows: I64, otherwise: str) -> pl.Series:
-    found = text.gather(np.maximum(rows, 0)) if len(text) else pl.Series([None] * len(rows), dtype=pl.String)
+    of_rows = text.gather(np.maximum(rows, 0)) if len(text) else pl.Series([None] * len(rows), dtype=pl.String)
     there = pl.Series(rows != NONE)
-    return pl.select(pl.when(there).then(found).otherwise(pl.lit(otherwise)).alias("frame")).to_series()
+    return pl.select(pl.when(there).then(of_rows).otherwise(pl.lit(otherwise)).alias("frame")).to_series()
 
 
 def _of_host(profile: Profile, history: History) -> Origins:
@@ -128,8 +128,8 @@ def _of_host(profile: Profile, history: History) -> Origins:
     of_event = forest.enclosing(history.tid, history.time)
 
     def matching(pattern: str) -> Mask:
-        found: Mask = nearest(distinct.str.contains(pattern).to_numpy()[at], forest.parent) != NONE
-        return found
+        inside: Mask = nearest(distinct.str.contains(pattern).to_numpy()[at], forest.parent) != NONE
+        return inside
 
     framed = nearest(python, forest.parent)
     row = nearest(user, forest.parent)
@@ -138,10 +138,10 @@ def _of_host(profile: Profile, history: History) -> Origins:
     asker = nearest(python & ~distinct.str.contains(WRAPPERS).to_numpy()[at], forest.parent)
 
     def traited(trait: Trait) -> Mask:
-        found = matching(trait.pattern)
+        matches = matching(trait.pattern)
         if trait.innermost:
-            found |= take(distinct.str.contains(trait.innermost).to_numpy()[at], asker, False)
-        return found
+            matches |= take(distinct.str.contains(trait.innermost).to_numpy()[at], asker, False)
+        return matches
 
     traits = tuple(map(traited, TRAITS))
     frame = _texts(distinct.gather(at), row, NO_FRAME)

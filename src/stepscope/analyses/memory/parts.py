@@ -180,9 +180,9 @@ def _like_others(blocks: Blocks, stack: I64, reason: I64) -> I64:
     table = pl.DataFrame({"stack": stack, "size": blocks.requested, "reason": reason, "open": open_ended})
     settled = table.filter(~pl.col("open") & (pl.col("stack") != NONE)).group_by("stack", "size")
     agreed = settled.agg(pl.col("reason").min().alias("low"), pl.col("reason").max().alias("high"))
-    found = table.join(agreed, on=["stack", "size"], how="left", maintain_order="left")
-    same = (found["open"] & (found["low"] == found["high"])).fill_null(False).to_numpy()
-    return np.where(same, found["low"].fill_null(0).to_numpy(), reason)
+    joined = table.join(agreed, on=["stack", "size"], how="left", maintain_order="left")
+    same = (joined["open"] & (joined["low"] == joined["high"])).fill_null(False).to_numpy()
+    return np.where(same, joined["low"].fill_null(0).to_numpy(), reason)
 
 
 def _of_parameters(blocks: Blocks, standing: Mask, at_end: Mask) -> Mask:

@@ -46,11 +46,13 @@ REASONS = (
     "before recording, never released: weights and other old blocks",
     "before recording: the second of a parameter's size while the optimizer steps",
     "before recording: two more of each size that is never released",
+    "before recording: the second of a parameter's size, added to in each backward pass",
+    "the optimizer's: an old state beside the new one",
 )
 (
     COMM, KV, WORKSPACE, MODULE, STATE, IN_STEP, SAVED, AGAIN, OOM, GRADIENT, BACKWARD_ONLY, FORWARD_ONLY,
     LIKE_GRADIENTS, LIKE_STATES, EARLY_MODULE, EARLY, OUTLIVES, TOO_EARLY, NO_STACK, UNNAMED, RELEASED,
-    OUTLIVES_PASS, HELD, OLD_GRADIENT, OLD_STATE, OLD_ACTIVATION, OLD, KEPT_GRADIENT, TWO_MORE,
+    OUTLIVES_PASS, HELD, OLD_GRADIENT, OLD_STATE, OLD_ACTIVATION, OLD, KEPT_GRADIENT, TWO_MORE, ADDED_TO, BESIDE_NEW,
 ) = range(len(REASONS))  # fmt: skip
 
 PART_OF = np.array(
@@ -58,6 +60,6 @@ PART_OF = np.array(
         COMMUNICATION, KV_CACHE, TEMPORARY, WEIGHTS, STATES, TEMPORARY, ACTIVATIONS, ACTIVATIONS, ACTIVATIONS,
         GRADIENTS, TEMPORARY, TEMPORARY, WEIGHTS, STATES, WEIGHTS, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN,
         TEMPORARY, GRADIENTS, ACTIVATIONS, GRADIENTS, STATES, ACTIVATIONS, WEIGHTS,
-        GRADIENTS, STATES,
+        GRADIENTS, STATES, GRADIENTS, TEMPORARY,
     ]
 )  # fmt: skip

@@ -141,10 +141,10 @@ def timeline_of(own: Profile, history: History, other: Profile | None) -> Timeli
 
 
 def _same_rank(profile: Profile, rank: int) -> RankData:
-    found = list(ranks_of(profile))
-    same = [d for d in found if d.rank == rank]
-    if same or len(found) == 1:
-        return same[0] if same else found[0]
+    ranks = list(ranks_of(profile))
+    same = [d for d in ranks if d.rank == rank]
+    if same or len(ranks) == 1:
+        return same[0] if same else ranks[0]
     raise CannotAnswer(f"--timeline: it has no rank {rank}", "give the trace of the same rank, or name files rank<N>")
 
 

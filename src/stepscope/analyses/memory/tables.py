@@ -81,10 +81,10 @@ def changes_table(changes: list[Change]) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=schema, orient="row")
 
 
-def term_rows(found: Estimate) -> pl.DataFrame:
+def term_rows(estimate: Estimate) -> pl.DataFrame:
     rows = [
-        (None, None, part, label, formula, n, size * n, 100.0 * size * n / found.size)
-        for (part, label, formula, size), n in found.peak.alive.items()
+        (None, None, part, label, formula, n, size * n, 100.0 * size * n / estimate.size)
+        for (part, label, formula, size), n in estimate.peak.alive.items()
     ]
     names = ["rank", "device", "part", "term", "formula", "n", "bytes", "share_pct"]
     return pl.DataFrame(rows, schema=names, orient="row").sort("bytes", descending=True)

@@ -25,11 +25,12 @@ _GROUPS = {
     ),
     "activations and temporary tensors": (
         ("activations", "temporary"),
-        "tokens of a micro-batch limit scaling: recompute, divide the sequence, or take smaller micro-batches",
+        "tokens of a micro-batch limit scaling: recompute activations, shard the sequence, or use smaller "
+        "micro-batches",
     ),
     "communication": (
         ("communication",),
-        "buffers of communication limit scaling: smaller buckets, or gradients as views of them",
+        "communication buffers limit scaling: use smaller buckets, or gradients as views of them",
     ),
     "the KV cache": (("KV cache",), "tokens held in the KV cache limit scaling"),
     "what is cached or fragmented": (
@@ -42,13 +43,13 @@ _TOKENS = ("activations", "temporary", "KV cache")
 
 
 def ledger_sentence(
-    found: Sequence[Ledger], room: tuple[str, int] | None, guessed: Estimate | None, dp: int = 1
+    of_ranks: Sequence[Ledger], room: tuple[str, int] | None, guessed: Estimate | None, dp: int = 1
 ) -> str:
     """What the device that has most reserved has it for, and what limits scaling."""
-    ledger = max(found, key=lambda each: each.reserved)
+    ledger = max(of_ranks, key=lambda each: each.reserved)
     table = ledger.parts()
     parts = dict(zip(table["part"].to_list(), table["bytes"].to_list(), strict=True))
-    where = f" on rank {ledger.history.rank}" if len(found) > 1 else ""
+    where = f" on rank {ledger.history.rank}" if len(of_ranks) > 1 else ""
     text = f"At the peak{where} ({ledger.phase}) {size(ledger.reserved)} are reserved; {_limit(parts, ledger.whole)}"
     if (ran_out := out_of_memory(ledger, dp)) is not None:
         text += f"; {oom_sentence(ran_out)}"
@@ -61,15 +62,15 @@ def ledger_sentence(
     return text + "."
 
 
-def estimate_sentence(found: Estimate, room: tuple[str, int] | None) -> str:
+def estimate_sentence(estimated: Estimate, room: tuple[str, int] | None) -> str:
     """The same of a declared model."""
-    parts = found.peak.parts()
-    job = found.job
+    parts = estimated.peak.parts()
+    job = estimated.job
     text = (
-        f"{job.model.name} ({found.total / 1e9:.3g} billion parameters) needs {size(found.size)} a rank, in "
-        f"{found.peak.when}; {_limit(parts, found.size)}"
+        f"{job.model.name} ({estimated.total / 1e9:.3g} billion parameters) needs {size(estimated.size)} a rank, in "
+        f"{estimated.peak.when}; {_limit(parts, estimated.size)}"
     )
-    more = _more(parts, found.size, room)
+    more = _more(parts, estimated.size, room)
     return f"{text}; {more}." if more else f"{text}."
 
 
@@ -89,7 +90,7 @@ def _more(parts: dict[str, int], total: int, room: tuple[str, int] | None) -> st
     if total > memory:
         return f"that is {size(total - memory)} more than {name} has"
     factor = (memory - (total - growing)) / growing if growing else 0.0
-    return f"{name} ({size(memory)}) would hold {factor:.1f} times the tokens" if growing else None
+    return f"{name} ({size(memory)}) would hold {factor:.1f} times as many tokens" if growing else None
 
 
 def stall_sentence(table: pl.DataFrame, idle: int | None) -> str:
@@ -108,9 +109,9 @@ def stall_sentence(table: pl.DataFrame, idle: int | None) -> str:
     return text + "."
 
 
-def estimate_notes(found: Estimate) -> list[Note]:
+def estimate_notes(estimated: Estimate) -> list[Note]:
     """What an estimate takes for granted."""
-    job, notes = found.job, []
+    job, notes = estimated.job, []
     text = "the estimate is of transformers' own modules in PyTorch's eager mode, with flash attention"
     text += ", and a KV cache in 16 bits" if job.kv_tokens else " and a fp32 loss"
     notes.append(noted("estimate-assumes", text=text))
@@ -124,10 +125,10 @@ def estimate_notes(found: Estimate) -> list[Note]:
     return notes
 
 
-def notes_of(profile: Profile, found: Sequence[Ledger]) -> list[Note]:
+def notes_of(profile: Profile, of_ranks: Sequence[Ledger]) -> list[Note]:
     """What was inferred, and what was not recorded."""
     notes = []
-    for ledger in found:
+    for ledger in of_ranks:
         history, stacks = ledger.history, ledger.stacks
         early = int(history.blocks.requested[history.blocks.begin == NONE].sum())
         if early:

@@ -17,10 +17,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypedDict
 
 from stepscope.analyses.mfu.declared import TRAINING
-from stepscope.analyses.mfu.tables import by_part, by_stage, by_term
+from stepscope.analyses.mfu.tables import ByStage, ByTerm, by_part, by_stage, by_term
 from stepscope.analyses.mfu.utilization import Asked, Declared, Utilization, utilizations
 from stepscope.analyses.mfu.wording import attends, notes_of
 from stepscope.derive.accounting.named_window import sized_window
@@ -40,27 +40,32 @@ from stepscope.model.gpus import Precision
 from stepscope.model.labels import setups
 from stepscope.model.profile import Profile
 from stepscope.model.ranks import world_of
-from stepscope.model.result import Col, Result
+from stepscope.model.result import OfRank, Result
 from stepscope.model.statement import STATEMENT, listed
 from stepscope.model.threshold import Threshold
 
-_WHO = (Col("rank", "rank of the process"), Col("pid", "process id on its host"))
-_STEP = (Col("index", "which instance of the anchor"), Col("label", "its text"))
-_FLOPS = (
-    Col("model_flops", "what the model asks for: forward and backward, nothing twice; null where ncu alone counts"),
-    Col("hardware_flops", "what was run, recomputation included; null where only a declared model is known"),
-    Col("recomputed_flops", "the part of it that had been computed before"),
-    Col("mfu_pct", "time that the model's FLOPs take at the peak, as a share of the window"),
-    Col("hfu_pct", "the same of the hardware's FLOPs"),
-    Col("achieved_tflops", "model (else hardware) FLOPs per second of it, 10¹²"),
-    Col("peak_tflops", "dense peak they are measured against, 10¹² a second; of mixed precisions the mean"),
-)
-_FIGURES = (
-    Col("window_ns", "length of the GPU window"),
-    *_FLOPS,
-    Col("counted_pct", "share of compute kernels' time whose FLOPs are counted; null without shapes"),
-    Col("uncounted_pct", "share that is products, attention, convolutions or unknown kernels without a count"),
-)
+
+class _Figures(TypedDict):
+    window_ns: Annotated[int, "length of the GPU window"]
+    model_flops: Annotated[
+        int | None, "what the model asks for: forward and backward, nothing twice; null where ncu alone counts"
+    ]
+    hardware_flops: Annotated[
+        int | None, "what was run, recomputation included; null where only a declared model is known"
+    ]
+    recomputed_flops: Annotated[int | None, "the part of it that had been computed before"]
+    mfu_pct: Annotated[float | None, "time that the model's FLOPs take at the peak, as a share of the window"]
+    hfu_pct: Annotated[float | None, "the same of the hardware's FLOPs"]
+    achieved_tflops: Annotated[float | None, "model (else hardware) FLOPs per second of it, 10¹²"]
+    peak_tflops: Annotated[
+        float | None, "dense peak they are measured against, 10¹² a second; of mixed precisions the mean"
+    ]
+    counted_pct: Annotated[float | None, "share of compute kernels' time whose FLOPs are counted; null without shapes"]
+    uncounted_pct: Annotated[
+        float | None, "share that is products, attention, convolutions or unknown kernels without a count"
+    ]
+
+
 #: What a sentence says of the convention.
 _COUNTED = {"full": "in full", "causal": "as far as a causal mask shows it"}
 _LACKING = Threshold(
@@ -69,34 +74,20 @@ _LACKING = Threshold(
     "element-wise kernels without a count take less in sound counts; from here on a sentence says what has none",
     ("tests/analyses/test_mfu.py",),
 )
-COLUMNS = (*_WHO, *_FIGURES)
-VARIANTS = {
-    "by=step": (*_WHO, *_STEP, *_FIGURES),
-    "by=stage": (
-        *_WHO,
-        Col("stage", "stage of the trainer's ranges; where there are none, the innermost range around the launch"),
-        Col("busy_ns", "time in which compute of the stage runs"),
-        *(replace(c, doc=c.doc.replace("the window", "busy_ns")) for c in _FLOPS),
-    ),
-    "by=term": (
-        *_WHO,
-        Col(
-            "phase", "forward, backward, recomputed (forward, run again in backward), optimizer, measured (ncu's count)"
-        ),
-        Col("op", "torch op; with --model the part of the model"),
-        Col("shapes", "of its arguments; with --model how FLOPs of a token come"),
-        Col("precision", "of the numbers; null where types were not recorded"),
-        Col("n", "how often; with --model tokens"),
-        Col("each_flops", "model FLOPs of one; hardware's where it is recomputed"),
-        Col("model_flops", "model FLOPs of all"),
-        Col("hardware_flops", "hardware FLOPs of all; null with --model"),
-        Col("share_pct", "share of the hardware's FLOPs; with --model of the model's"),
-        Col("gpu_ns", "sum of its kernels' durations; null with --model"),
-        Col("achieved_tflops", "hardware FLOPs per second of that, 10¹²"),
-        Col("peak_tflops", "dense peak of its precision"),
-        Col("peak_pct", "share of the peak that its kernels reach"),
-    ),
-}
+
+
+class Row(OfRank, _Figures): ...
+
+
+class _Step(OfRank):
+    index: Annotated[int, "which instance of the anchor"]
+    label: Annotated[str, "its text"]
+
+
+class ByStep(_Step, _Figures): ...
+
+
+VARIANTS = {"by=step": ByStep, "by=stage": ByStage, "by=term": ByTerm}
 
 
 def mfu(
@@ -121,8 +112,13 @@ def mfu(
         raise BadInput(f"--peak {peak:g}: not a rate", "give 10¹² FLOPs a second, dense")
     chosen = windows(profile, replace(window, index="all") if by == "step" else window)
     used = utilizations(profile, chosen, asked)
-    table = [row for each in used for row in _ROWS[by](each)]
-    columns = COLUMNS if by == "rank" else VARIANTS[f"by={by}"]
+    if by == "stage":
+        table = chosen.table(ByStage, [row for each in used for row in each.span.keyed(_per_stage(each))])
+    elif by == "term":
+        table = chosen.table(ByTerm, [row for each in used for row in each.span.keyed(_per_term(each))])
+    else:
+        windowed = [row for each in used for row in each.span.keyed([_of_window(each)])]
+        table = chosen.table(VARIANTS.get(f"by={by}", Row), windowed)
     ranked = {"step": "window_ns", "stage": "busy_ns", "term": "hardware_flops"}.get(by)
     if by == "term" and asked.declared:
         ranked = "model_flops"
@@ -130,7 +126,7 @@ def mfu(
     notes = [*chosen.notes, *graph_notes(profile), *notes_of(used)]
     if joined(profile) and used:
         notes += match_notes(profile, [(each.data, each.span.ops) for each in used])
-    return Result(chosen.table(columns, table), chosen.rows(), summary, notes, ranked_by=ranked)
+    return Result(table, chosen.rows(), summary, notes, ranked_by=ranked)
 
 
 def _declared(
@@ -138,7 +134,7 @@ def _declared(
 ) -> Declared | None:
     if model is None:
         if tokens is not None or sequence is not None or inference:
-            raise BadInput("--tokens, --sequence and --inference are of a declared model", "give --model too")
+            raise BadInput("--tokens, --sequence and --inference describe a declared model", "give --model too")
         return None
     if tokens is None or tokens <= 0:
         raise BadInput("--model needs the tokens of one step", "give --tokens N, all ranks together")
@@ -157,42 +153,33 @@ def _labelled_sequence(profile: Profile) -> int | None:
     return int(only) if only and only.isascii() and only.isdigit() else None
 
 
-def _per_window(each: Utilization) -> list[dict[str, Any]]:
+def _of_window(each: Utilization) -> Row:
     seconds = each.span.gpu_ns / 1e9
-    return [
-        {
-            **_who(each),
-            "window_ns": each.span.gpu_ns,
-            "model_flops": each.model_flops,
-            "hardware_flops": each.hardware_flops,
-            "recomputed_flops": each.recomputed_flops,
-            "mfu_pct": each.mfu_pct,
-            "hfu_pct": each.hfu_pct,
-            "achieved_tflops": each.flops / seconds / 1e12,
-            "peak_tflops": each.peak_tflops,
-            "counted_pct": each.work.part_of_compute(counted=True) if each.counted else None,
-            "uncounted_pct": each.work.part_of_compute(counted=False) if each.counted else None,
-        }
-    ]
+    return {
+        **each.span.who,
+        "window_ns": each.span.gpu_ns,
+        "model_flops": each.model_flops,
+        "hardware_flops": each.hardware_flops,
+        "recomputed_flops": each.recomputed_flops,
+        "mfu_pct": each.mfu_pct,
+        "hfu_pct": each.hfu_pct,
+        "achieved_tflops": each.flops / seconds / 1e12,
+        "peak_tflops": each.peak_tflops,
+        "counted_pct": each.work.part_of_compute(counted=True) if each.counted else None,
+        "uncounted_pct": each.work.part_of_compute(counted=False) if each.counted else None,
+    }
 
 
-def _per_stage(each: Utilization) -> list[dict[str, Any]]:
+def _per_stage(each: Utilization) -> list[ByStage]:
     if not each.counted:
         raise CannotAnswer(
             "no shapes of torch ops were recorded, and a declared model has no stages", capture_with("shapes")
         )
-    return [_who(each) | row for row in by_stage(each)]
+    return [{**each.span.who, **row} for row in by_stage(each)]
 
 
-def _per_term(each: Utilization) -> list[dict[str, Any]]:
-    return [_who(each) | row for row in (by_part(each) if each.asked.declared else by_term(each))]
-
-
-_ROWS = {"rank": _per_window, "step": _per_window, "stage": _per_stage, "term": _per_term}
-
-
-def _who(each: Utilization) -> dict[str, Any]:
-    return {"rank": each.span.rank, "pid": each.span.pid, **each.span.key()}
+def _per_term(each: Utilization) -> list[ByTerm]:
+    return [{**each.span.who, **row} for row in (by_part(each) if each.asked.declared else by_term(each))]
 
 
 def _summary(used: Sequence[Utilization]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Annotated, TypedDict
 
 import numpy as np
 import polars as pl
@@ -13,6 +13,7 @@ from stepscope.derive.flops.work import BACKWARD, FORWARD
 from stepscope.derive.rank.data import COMPUTE, NO_STAGE
 from stepscope.intervals import union
 from stepscope.intervals.arrays import I64, NONE, take
+from stepscope.model.result import OfRank
 
 #: Arguments at the end that are not tensors.
 _NOT_GIVEN = re.compile(r"(, \[\])+\]$")
@@ -20,7 +21,49 @@ _NOT_GIVEN = re.compile(r"(, \[\])+\]$")
 NO_RANGE = "(no range)"
 
 
-def by_term(each: Utilization) -> list[dict[str, Any]]:
+class Stage(TypedDict):
+    stage: Annotated[str, "stage of the trainer's ranges; where there are none, the innermost range around the launch"]
+    busy_ns: Annotated[int, "time in which compute of the stage runs"]
+    model_flops: Annotated[
+        int | None, "what the model asks for: forward and backward, nothing twice; null where ncu alone counts"
+    ]
+    hardware_flops: Annotated[
+        int | None, "what was run, recomputation included; null where only a declared model is known"
+    ]
+    recomputed_flops: Annotated[int | None, "the part of it that had been computed before"]
+    mfu_pct: Annotated[float | None, "time that the model's FLOPs take at the peak, as a share of busy_ns"]
+    hfu_pct: Annotated[float | None, "the same of the hardware's FLOPs"]
+    achieved_tflops: Annotated[float | None, "model (else hardware) FLOPs per second of it, 10¹²"]
+    peak_tflops: Annotated[
+        float | None, "dense peak they are measured against, 10¹² a second; of mixed precisions the mean"
+    ]
+
+
+class Term(TypedDict):
+    phase: Annotated[
+        str, "forward, backward, recomputed (forward, run again in backward), optimizer, measured (ncu's count)"
+    ]
+    op: Annotated[str, "torch op; with --model the part of the model"]
+    shapes: Annotated[str | None, "of its arguments; with --model how FLOPs of a token come"]
+    precision: Annotated[str | None, "of the numbers; null where types were not recorded"]
+    n: Annotated[int, "how often; with --model tokens"]
+    each_flops: Annotated[int | None, "model FLOPs of one; hardware's where it is recomputed"]
+    model_flops: Annotated[int | None, "model FLOPs of all"]
+    hardware_flops: Annotated[int | None, "hardware FLOPs of all; null with --model"]
+    share_pct: Annotated[float | None, "share of the hardware's FLOPs; with --model of the model's"]
+    gpu_ns: Annotated[int | None, "sum of its kernels' durations; null with --model"]
+    achieved_tflops: Annotated[float | None, "hardware FLOPs per second of that, 10¹²"]
+    peak_tflops: Annotated[float | None, "dense peak of its precision"]
+    peak_pct: Annotated[float | None, "share of the peak that its kernels reach"]
+
+
+class ByStage(OfRank, Stage): ...
+
+
+class ByTerm(OfRank, Term): ...
+
+
+def by_term(each: Utilization) -> list[Term]:
     """Every distinct op of the window, the largest first."""
     total = float(each.work.ops["hardware"].sum())
     terms = (
@@ -48,7 +91,7 @@ def by_term(each: Utilization) -> list[dict[str, Any]]:
     ]
 
 
-def by_part(each: Utilization) -> list[dict[str, Any]]:
+def by_part(each: Utilization) -> list[Term]:
     """Every term of a declared model: the forward pass of each part, then the backward pass."""
     declared = each.asked.declared
     assert declared is not None
@@ -77,13 +120,13 @@ def by_part(each: Utilization) -> list[dict[str, Any]]:
     ]
 
 
-def by_stage(each: Utilization) -> list[dict[str, Any]]:
+def by_stage(each: Utilization) -> list[Stage]:
     """Every stage of the window that computes, in the order of its first op."""
     data = each.data
     inside = each.span.ops[data.role[each.span.ops] == COMPUTE]
     stages = _stages(each, inside)
     placed = each.work.ops.with_columns(stage=_stages(each, each.work.ops["kernel_row"].to_numpy()))
-    table = []
+    table: list[Stage] = []
     for stage in stages.unique(maintain_order=True).to_list():
         ops, here = placed.filter(pl.col("stage") == stage), inside[(stages == stage).to_numpy()]
         busy = union(data.start[here], data.end[here]).length()

@@ -26,8 +26,8 @@ _TWICE = Threshold(
 _NAMED = 3
 
 
-def notes_of(found: Sequence[Utilization]) -> list[Note]:
-    if not found:
+def notes_of(used: Sequence[Utilization]) -> list[Note]:
+    if not used:
         return []
     makers = (
         _formula,
@@ -44,7 +44,7 @@ def notes_of(found: Sequence[Utilization]) -> list[Note]:
         _without_rate,
         _fast,
     )
-    return [note for maker in makers if (note := maker(found)) is not None]
+    return [note for maker in makers if (note := maker(used)) is not None]
 
 
 def _formula(used: Sequence[Utilization]) -> Note:

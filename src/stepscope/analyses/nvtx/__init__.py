@@ -15,7 +15,7 @@ program: `--by library` has them, and what they launched.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypedDict
 
 import numpy as np
 import polars as pl
@@ -36,46 +36,59 @@ from stepscope.intervals.arrays import I64, NONE, Mask
 from stepscope.model.capturing import capture_by
 from stepscope.model.effect import Effect
 from stepscope.model.profile import Profile
-from stepscope.model.result import Col, Result
+from stepscope.model.result import OfRank, Result, names
 
 #: What torch.autograd.profiler.emit_nvtx adds to the name of every op.
 _TORCH_IDS = r", (seq = \d+|op_id = \d+|sizes = .*|input_op_ids = .*).*$"
 
-_WHO = (Col("rank", "rank of the process"), Col("pid", "process id on its host"))
-_FIGURES = (
-    Col("n", "instances"),
-    Col("host_ns", "their length on the host"),
-    Col("mean_ns", "mean length on the host"),
-    Col("max_ns", "longest on the host"),
-    Col("gpu_ns", "first start to last end of the ops launched in each instance, summed"),
-    Col("kernel_ns", "sum of its compute kernels' durations"),
-    Col("comm_ns", "sum of its communication ops' durations"),
-    Col("copy_ns", "sum of its copies' and memsets' durations"),
-    Col("ops", "GPU ops launched in it"),
-    Col("self_host_ns", "host time in which no deeper range was open"),
-    Col("self_gpu_ns", "first start to last end of the ops that it launched itself, summed"),
-    Col("self_kernel_ns", "compute kernels that it launched itself"),
-    Col("self_comm_ns", "communication that it launched itself"),
-    Col("self_copy_ns", "copies and memsets that it launched itself"),
-    Col("self_ops", "GPU ops that it launched itself"),
-)
-COLUMNS = (
-    *_WHO,
-    Col("depth", "how many ranges it lies in"),
-    Col("path", "texts of the ranges from the top, joined by ` > `"),
-    Col("range", "its own text"),
-    *_FIGURES,
-)
-VARIANTS = {
-    "by=name": (*_WHO, Col("range", "text of the range"), *_FIGURES),
-    "by=library": (
-        *_WHO,
-        Col("library", "cuBLAS, cuDNN, NCCL, MPI, UCX, OpenACC, …"),
-        Col("range", "name of the call"),
-        *_FIGURES[: [c.name for c in _FIGURES].index("self_host_ns")],
-    ),
-}
-_SUMS = [c.name for c in _FIGURES if c.name not in ("n", "mean_ns", "max_ns")]
+
+class _Whole(TypedDict):
+    n: Annotated[int, "instances"]
+    host_ns: Annotated[int, "their length on the host"]
+    mean_ns: Annotated[int | None, "mean length on the host"]
+    max_ns: Annotated[int | None, "longest on the host"]
+    gpu_ns: Annotated[int, "first start to last end of the ops launched in each instance, summed"]
+    kernel_ns: Annotated[int, "sum of its compute kernels' durations"]
+    comm_ns: Annotated[int, "sum of its communication ops' durations"]
+    copy_ns: Annotated[int, "sum of its copies' and memsets' durations"]
+    ops: Annotated[int, "GPU ops launched in it"]
+
+
+class _Figures(_Whole):
+    self_host_ns: Annotated[int, "host time in which no deeper range was open"]
+    self_gpu_ns: Annotated[int, "first start to last end of the ops that it launched itself, summed"]
+    self_kernel_ns: Annotated[int, "compute kernels that it launched itself"]
+    self_comm_ns: Annotated[int, "communication that it launched itself"]
+    self_copy_ns: Annotated[int, "copies and memsets that it launched itself"]
+    self_ops: Annotated[int, "GPU ops that it launched itself"]
+
+
+class _Key(OfRank):
+    depth: Annotated[int, "how many ranges it lies in"]
+    path: Annotated[str, "texts of the ranges from the top, joined by ` > `"]
+    range: Annotated[str, "its own text"]
+
+
+class Row(_Key, _Figures): ...
+
+
+class _Name(OfRank):
+    range: Annotated[str, "text of the range"]
+
+
+class ByName(_Name, _Figures): ...
+
+
+class _Library(OfRank):
+    library: Annotated[str, "cuBLAS, cuDNN, NCCL, MPI, UCX, OpenACC, …"]
+    range: Annotated[str, "name of the call"]
+
+
+class ByLibrary(_Library, _Whole): ...
+
+
+VARIANTS = {"by=name": ByName, "by=library": ByLibrary}
+_SUMS = [name for name in names(_Figures) if name not in ("n", "mean_ns", "max_ns")]
 
 
 def nvtx(
@@ -112,12 +125,12 @@ def nvtx(
     shown = _by_name(table) if by == "name" else paths
     if by == "path" and depth is not None:
         shown = shown.filter(pl.col("depth") < depth)
-    columns = COLUMNS if by == "path" else VARIANTS["by=name"]
+    row_type = Row if by == "path" else ByName
     summary: dict[str, Any] = {"ranges": int((table["n"] > 0).sum())}
     if flame is not None:
         summary["flame"] = str(flame)
     notes = [*chosen.notes, *graph_notes(profile)]
-    return Result(chosen.table(columns, shown), chosen.rows(), summary, notes, ranked_by="host_ns")
+    return Result(chosen.table(row_type, shown), chosen.rows(), summary, notes, ranked_by="host_ns")
 
 
 def _libraries(profile: Profile, window: WindowSpec, flame: Path | None) -> Result:
@@ -128,17 +141,9 @@ def _libraries(profile: Profile, window: WindowSpec, flame: Path | None) -> Resu
             "the profile has no calls of libraries", capture_by("--nsys-args=--trace=cuda,nvtx,cublas,cudnn,mpi,ucx")
         )
     chosen = windows(profile, window)
-    frames = [
-        span.named(library_figures(data, span).select(*_who(data), pl.all()))
-        for data in ranks_of(profile)
-        for span in chosen.of(data.rank)
-    ]
-    table = chosen.table(VARIANTS["by=library"], pl.concat(frames) if frames else [])
+    frames = [span.of_rank(library_figures(data, span)) for data in ranks_of(profile) for span in chosen.of(data.rank)]
+    table = chosen.table(ByLibrary, pl.concat(frames) if frames else [])
     return Result(table, chosen.rows(), {}, [*chosen.notes, *graph_notes(profile)], ranked_by="host_ns")
-
-
-def _who(data: RankData) -> tuple[pl.Expr, pl.Expr]:
-    return pl.lit(data.rank, pl.Int64).alias("rank"), pl.lit(data.pid, pl.Int64).alias("pid")
 
 
 def _texts(profile: Profile, tree: Forest, fold: bool) -> tuple[Forest, pl.Series]:

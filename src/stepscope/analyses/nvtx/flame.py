@@ -32,7 +32,6 @@ def collapsed(table: pl.DataFrame, weight: str) -> list[str]:
 def write_flame(profile: Profile, table: pl.DataFrame, file: Path, weight: str) -> None:
     """Write the stacks, but never over what was read."""
     file = Path(file)
-    inputs = [Path(s.file) for s in profile.sources]
-    if file.exists() and any(p.exists() and p.samefile(file) for p in inputs):
+    if profile.reads(file):
         raise BadInput(f"--flame {file}: is one of the inputs", "choose another file")
     whole.write(file, "".join(f"{line}\n" for line in collapsed(table, weight)).encode(), "--flame {}")

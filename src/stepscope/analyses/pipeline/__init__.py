@@ -22,16 +22,17 @@ the queues are; block timers are `{"block": "attention", "ms": 1.2, "synchronize
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypedDict
 
 import polars as pl
 
 from stepscope.analyses.pipeline import overlap_score
-from stepscope.analyses.pipeline.block_timers import BLOCKS, COMPARED, blocks, blocks_statement
+from stepscope.analyses.pipeline.block_timers import BlockRow, ComparedRow, blocks, blocks_statement
 from stepscope.analyses.pipeline.chunks import CHUNKS, Work
 from stepscope.analyses.pipeline.chunks import works as works_of
+from stepscope.analyses.pipeline.columns import ByPhase, ByRank, OfStage
 from stepscope.analyses.pipeline.inference import infer
-from stepscope.analyses.pipeline.two_stages import COLUMNS as TWO_STAGE_COLUMNS
+from stepscope.analyses.pipeline.two_stages import Row as Row
 from stepscope.analyses.pipeline.two_stages import has_two_stages, two_stages
 from stepscope.derive.accounting.named_window import about_window
 from stepscope.derive.pipelines.schedules import Schedule, Shape, ideal
@@ -42,61 +43,46 @@ from stepscope.derive.windows.window import Windows
 from stepscope.errors import BadInput, CannotAnswer, GateFailed
 from stepscope.model.note import Note, noted
 from stepscope.model.profile import Profile
-from stepscope.model.result import Col, Result, rows
+from stepscope.model.result import Result, names, rows
 from stepscope.model.statement import STATEMENT, time_of
 from stepscope.model.units import about
 
-_WHO = (
-    Col("rank", "rank of the process"),
-    Col("pid", "process id on its host"),
-    Col("stage", "place in the pipeline, from the setup label"),
-)
-_BUBBLE = (
-    Col("bubble_ns", "of it, with neither compute nor communication other than the pipeline's"),
-    Col("bubble_pct", "the same as a share"),
-)
 ACROSS = True
-COLUMNS = TWO_STAGE_COLUMNS
+
+
+class ByChunk(OfStage):
+    step: Annotated[int, "which step of the window"]
+    seq: Annotated[int, "order of the rank's chunks"]
+    kind: Annotated[str, "f, b, w; bw: b with its w, where others put it off; fb: forward and backward overlapped"]
+    mb: Annotated[int, "micro-batch (of fb: of the forward pass)"]
+    part: Annotated[int, "which of the rank's virtual stages, or DualPipeV's phase"]
+    label: Annotated[str, "text of its range"]
+    start_ns: Annotated[int, "start of its first op"]
+    end_ns: Annotated[int, "end of its last op"]
+    compute_ns: Annotated[int, "time with compute of this chunk"]
+    bubble_ns: Annotated[int, "bubble between its start and its end"]
+    before_ns: Annotated[int | None, "from the end of the chunks before it to its start"]
+
+
+class ByStage(TypedDict):
+    kind: Annotated[str, "f, b, w; bw: b with its w, where others put it off; fb: overlapped"]
+    part: Annotated[int, "which of the rank's virtual stages, or DualPipeV's phase"]
+    stage: Annotated[int | None, "place in the pipeline"]
+    ranks: Annotated[int, "ranks that hold it"]
+    n: Annotated[int, "chunks"]
+    compute_ns: Annotated[int, "median time with compute of such a chunk"]
+    over_pct: Annotated[float | None, "beyond the median of all stages"]
+
+
 VARIANTS = {
-    "by=block": BLOCKS,
-    "by=block, against": COMPARED,
-    "by=rank": (
-        *_WHO,
-        Col("step_ns", "GPU time from the first op of the step to the end of its last"),
-        *_BUBBLE,
-        Col("ideal_pct", "share that the schedule leaves idle on ideal stages; null where it is not known"),
-        Col("over_pct", "bubble beyond the ideal, in percentage points"),
-    ),
-    "by=phase": (
-        *_WHO,
-        Col("phase", "before, warm-up, steady, drain or after"),
-        Col("phase_ns", "its length"),
-        *_BUBBLE,
-    ),
-    "by=chunk": (
-        *_WHO,
-        Col("step", "which step of the window"),
-        Col("seq", "order of the rank's chunks"),
-        Col("kind", "f, b, w; bw: b with its w, where others put it off; fb: forward and backward overlapped"),
-        Col("mb", "micro-batch (of fb: of the forward pass)"),
-        Col("part", "which of the rank's virtual stages, or DualPipeV's phase"),
-        Col("label", "text of its range"),
-        Col("start_ns", "start of its first op"),
-        Col("end_ns", "end of its last op"),
-        Col("compute_ns", "time with compute of this chunk"),
-        Col("bubble_ns", "bubble between its start and its end"),
-        Col("before_ns", "from the end of the chunks before it to its start"),
-    ),
-    "by=stage": (
-        Col("kind", "f, b, w; bw: b with its w, where others put it off; fb: overlapped"),
-        Col("part", "which of the rank's virtual stages, or DualPipeV's phase"),
-        Col("stage", "place in the pipeline"),
-        Col("ranks", "ranks that hold it"),
-        Col("n", "chunks"),
-        Col("compute_ns", "median time with compute of such a chunk"),
-        Col("over_pct", "beyond the median of all stages"),
-    ),
+    "by=block": BlockRow,
+    "by=block, against": ComparedRow,
+    "by=rank": ByRank,
+    "by=phase": ByPhase,
+    "by=chunk": ByChunk,
+    "by=stage": ByStage,
 }
+
 By = Literal["k", "block", "rank", "phase", "chunk", "stage"]
 
 
@@ -190,13 +176,13 @@ def _micro_batches(
     if not profile.has("ops"):
         raise no_gpu_activity()
     parts = profile.once(_works, window)
-    works = sorted((w for found, _ in parts for w in found), key=lambda w: w.rank)
+    works = sorted((w for of_part, _ in parts for w in of_part), key=lambda w: w.rank)
     spans = sorted((span for _, chosen in parts for span in chosen.spans), key=lambda span: span.rank)
     chunks = pl.concat([w.chunks for w in works]) if works else pl.DataFrame(schema=CHUNKS)
     labelled = max((w.stages or 1 for w in works), default=1)
     if labelled < 2 and (stages or 1) < 2 and not any(w.piped for w in works):
         raise CannotAnswer(
-            "no pipeline: no setup label with pp > 1 and no communication of a pipeline",
+            "no pipeline found: no setup label has pp > 1, and no communication looks like that of a pipeline",
             "push the range `rank=N; pp=R/S …` at the start of the capture, or give --stages and --schedule",
         )
     if by in ("chunk", "stage") and chunks.height == 0:
@@ -207,10 +193,10 @@ def _micro_batches(
     notes = [*dict.fromkeys(n for _, chosen in parts for n in chosen.notes), *_notes(shape, share, works, times)]
     ranks = [_row(w, share) for w in works]
     table = {
-        "rank": lambda: rows(VARIANTS["by=rank"], ranks),
-        "phase": lambda: rows(VARIANTS["by=phase"], [row for w in works for row in w.phases()]),
-        "chunk": lambda: rows(VARIANTS["by=chunk"], chunks),
-        "stage": lambda: rows(VARIANTS["by=stage"], balance(chunks)),
+        "rank": lambda: rows(ByRank, ranks),
+        "phase": lambda: rows(ByPhase, [row for w in works for row in w.phases()]),
+        "chunk": lambda: rows(ByChunk, chunks),
+        "stage": lambda: rows(ByStage, balance(chunks)),
     }[by]()
     summary: dict[str, Any] = {
         "schedule": shape.schedule,
@@ -227,9 +213,9 @@ def _micro_batches(
     return Result(table, [span.row() for span in spans], figures, notes, ranked_by=ranked)
 
 
-def _statement(where: str, ranks: list[dict[str, Any]], shape: Shape, share: float | None) -> str:
+def _statement(where: str, ranks: list[ByRank], shape: Shape, share: float | None) -> str:
     """How large the bubble is, beside the one that the schedule cannot avoid."""
-    total, free = (sum(r[k] for r in ranks) for k in ("step_ns", "bubble_ns"))
+    total, free = sum(r["step_ns"] for r in ranks), sum(r["bubble_ns"] for r in ranks)
     if not total:
         return f"Nothing runs on the GPU in {where}: there is no bubble to speak of."
     what = f"The pipeline's bubble is {100.0 * free / total:.1f} % of {where}: {time_of(free, total, len(ranks))}"
@@ -240,7 +226,7 @@ def _statement(where: str, ranks: list[dict[str, Any]], shape: Shape, share: flo
     return f"{what}; {beside} the {100.0 * share:.1f} % that {shape.schedule} leaves."
 
 
-def _row(w: Work, share: float | None) -> dict[str, Any]:
+def _row(w: Work, share: float | None) -> ByRank:
     length, free = w.end - w.start, w.bubble.length()
     pct = 100.0 * free / length if length else None
     return {
@@ -271,7 +257,7 @@ def balance(chunks: pl.DataFrame) -> pl.DataFrame:
     )
     middle = pl.col("compute_ns").median().over(key)
     even = even.with_columns(pl.when(middle > 0).then(100.0 * (pl.col("compute_ns") / middle - 1)).alias("over_pct"))
-    return even.sort(*key, "stage").select([c.name for c in VARIANTS["by=stage"]])
+    return even.sort(*key, "stage").select(names(ByStage))
 
 
 def _slowest(chunks: pl.DataFrame) -> str | None:

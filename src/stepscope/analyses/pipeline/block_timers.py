@@ -2,35 +2,39 @@
 
 from __future__ import annotations
 
+from typing import Annotated, TypedDict
+
 import polars as pl
 
 from stepscope.model.profile import Profile
 from stepscope.model.range_names import short_range
-from stepscope.model.result import Col
+from stepscope.model.result import rows
 from stepscope.model.statement import percent
 from stepscope.model.units import about
 
-BLOCKS = (
-    Col("block", "what was timed"),
-    Col("n", "how often"),
-    Col("total_ns", "time in it"),
-    Col("mean_ns", "per run"),
-    Col("share_pct", "share of all blocks' time, under the same resolution and configuration"),
-    Col("synchronized", "the timers waited for the GPU"),
-    Col("use", "what the figure is good for"),
-    Col("under", "resolution and configuration, where the log says them"),
-)
-COMPARED = (
-    *BLOCKS,
-    Col("against_mean_ns", "the same per run in the log of --against"),
-    Col("change_ns", "this log's mean less that one's"),
-    Col("against_share_pct", "share of all blocks' time in the log of --against"),
-)
+
+class BlockRow(TypedDict):
+    block: Annotated[str, "what was timed"]
+    n: Annotated[int, "how often"]
+    total_ns: Annotated[int, "time in it"]
+    mean_ns: Annotated[int, "per run"]
+    share_pct: Annotated[float, "share of all blocks' time, under the same resolution and configuration"]
+    synchronized: Annotated[bool, "the timers waited for the GPU"]
+    use: Annotated[str, "what the figure is good for"]
+    under: Annotated[str, "resolution and configuration, where the log says them"]
+
+
+class ComparedRow(BlockRow):
+    against_mean_ns: Annotated[int, "the same per run in the log of --against"]
+    change_ns: Annotated[int, "this log's mean less that one's"]
+    against_share_pct: Annotated[float, "share of all blocks' time in the log of --against"]
+
+
 ATTRIBUTION, TIMING = "attribution only", "host time"
 
 
 def blocks(profile: Profile, against: Profile | None = None) -> pl.DataFrame:
-    """`BLOCKS`: the share of each block, longest first; those that only the other log has come last."""
+    """The share of each block, longest first; those that only the other log has come last."""
     table = _shares(profile)
     beside = (
         _shares(against).rename({"mean_ns": "against_mean_ns", "share_pct": "against_share_pct"})
@@ -45,7 +49,7 @@ def blocks(profile: Profile, against: Profile | None = None) -> pl.DataFrame:
         pl.coalesce("use", "other_use").alias("use"),
     )
     both = both.sort(["total_ns", "block", "under"], descending=[True, False, False], nulls_last=True)
-    return both.select([c.name for c in (BLOCKS if against is None else COMPARED)])
+    return rows(BlockRow if against is None else ComparedRow, both)
 
 
 def _paired(table: pl.DataFrame, beside: pl.DataFrame) -> pl.DataFrame:
@@ -83,9 +87,9 @@ def blocks_statement(table: pl.DataFrame) -> str:
     """Every block with its share, by resolution and configuration; then what changed most."""
     own = table.filter(pl.col("n") > 0)
     parts = []
-    for (under,), rows in own.group_by("under", maintain_order=True):
-        total = int(rows["total_ns"].sum())
-        shares = (f"{short_range(block)} {percent(ns, total)}" for block, ns in rows.select("block", "total_ns").rows())
+    for (under,), part in own.group_by("under", maintain_order=True):
+        total = int(part["total_ns"].sum())
+        shares = (f"{short_range(block)} {percent(ns, total)}" for block, ns in part.select("block", "total_ns").rows())
         head = f"under {under}: " if under is not None else ""
         parts.append(f"{head}{', '.join(shares)} of {about(total)} in timers")
     text = "; ".join(parts)

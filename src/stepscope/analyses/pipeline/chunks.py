@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import polars as pl
 from msgspec import Struct
 
+from stepscope.analyses.pipeline.columns import ByPhase, OfStage
 from stepscope.analyses.pipeline.inference import pieces
 from stepscope.derive.comm.purpose import purpose_of
 from stepscope.derive.pipelines.schedules import PIPELINE
@@ -62,7 +62,7 @@ class Work(Struct):
     chunks: pl.DataFrame
     piped: int  # communication ops of the pipeline
 
-    def phases(self) -> list[dict[str, Any]]:
+    def phases(self) -> list[ByPhase]:
         """The phases of the rank, over all its steps; their lengths sum to the window, their bubbles to the bubble."""
         total = {phase: [0, 0] for phase in PHASES}
         edges, names = [self.start], ["before"]
@@ -75,7 +75,7 @@ class Work(Struct):
         for name, length, free in zip(names, np.diff(at).tolist(), idle.tolist(), strict=True):
             total[name][0] += length
             total[name][1] += free
-        who = {"rank": self.rank, "pid": self.pid, "stage": self.stage}
+        who: OfStage = {"rank": self.rank, "pid": self.pid, "stage": self.stage}
         return [
             {**who, "phase": p, "phase_ns": n, "bubble_ns": b, "bubble_pct": 100.0 * b / n if n else None}
             for p, (n, b) in total.items()
@@ -183,11 +183,11 @@ def _figures(data: RankData, rows: I64, ops: I64, weights: Mask, first: I64, las
 
 def _numbered(frame: pl.DataFrame, patterns: Sequence[str]) -> pl.DataFrame:
     """With kind, micro-batch, part and step; and the bubble between each chunk and the one before it."""
-    told = [pieces(text, patterns) for text in frame["label"].to_list()]
+    named = [pieces(text, patterns) for text in frame["label"].to_list()]
     frame = frame.with_columns(
-        pl.Series("kind", ["".join(sorted({p.kind for p in t}, key="fbw".index)) for t in told], dtype=pl.String),
-        pl.Series("mb", [t[0].mb for t in told], dtype=pl.Int64),
-        pl.Series("part", [t[0].part for t in told], dtype=pl.Int64),
+        pl.Series("kind", ["".join(sorted({p.kind for p in t}, key="fbw".index)) for t in named], dtype=pl.String),
+        pl.Series("mb", [t[0].mb for t in named], dtype=pl.Int64),
+        pl.Series("part", [t[0].part for t in named], dtype=pl.Int64),
         pl.int_range(pl.len()).cast(pl.Int64).alias("seq"),
     )
     if (frame["kind"] == "w").any():  # some backward passes leave the weights' gradient for later: not alike

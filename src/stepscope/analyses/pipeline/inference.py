@@ -47,6 +47,9 @@ def infer(
     chunks: pl.DataFrame, stages: int | None, schedule: str | None, micro_batches: int | None, given_stages: int | None
 ) -> Shape:
     """The shape from `chunks` (see `chunks`) of all ranks; what is given by hand counts."""
+    for option, given in (("--micro-batches", micro_batches), ("--stages", given_stages)):
+        if given is not None and given < 1:
+            raise BadInput(f"{option}: {given} is not a number of them", "give 1 or more")
     inferred = []
     one = chunks.filter((pl.col("rank") == chunks["rank"].min()) & (pl.col("step") == 0)) if chunks.height else chunks
     forward = one.filter(pl.col("kind").str.contains("f"))

@@ -12,7 +12,7 @@ from stepscope.errors import CannotAnswer
 from stepscope.model.statement import percent, several
 from stepscope.model.threshold import Threshold
 from stepscope.model.units import about
-from stepscope.statistics import STEPS, interval
+from stepscope.statistics.changes import STEPS, interval
 
 _ABOUT = Threshold(
     10.0,
@@ -127,9 +127,9 @@ def verdict(summary: dict[str, Any]) -> str:
 
 def statement(summary: dict[str, Any]) -> str:
     """The operator's: verdict, gating stage, score, depth and rate."""
-    said = summary["verdict"]
+    judged = summary["verdict"]
     score = f"overlap score {summary['overlap_score']:.2f} over {several(summary['chunks'], 'chunk')}"
-    parts = [said[0].upper() + said[1:], _gated(summary), score + _at_depth(summary)]
+    parts = [judged[0].upper() + judged[1:], _gated(summary), score + _at_depth(summary)]
     rates = {"items": summary.get("items_per_s"), "tokens": summary.get("tokens_per_s")}
     rate_texts = ", ".join(f"{_rate(value)} {what}/s" for what, value in rates.items() if value is not None)
     return "; ".join(filter(None, parts)) + (f": {rate_texts}." if rate_texts else ".")
@@ -153,12 +153,12 @@ def _gated(summary: dict[str, Any]) -> str:
 def _at_depth(summary: dict[str, Any]) -> str:
     if summary.get("queue_depth") is not None:
         return f" at queue depth {summary['queue_depth']}"
-    told = [
+    queues = [
         f"{summary[f'queue_depth_{way}']} {way}"
         for way in ("in", "out")
         if summary.get(f"queue_depth_{way}") is not None
     ]
-    return f" at queue depth {' and '.join(told)}" if told else ""
+    return f" at queue depth {' and '.join(queues)}" if queues else ""
 
 
 def _rate(value: float) -> str:

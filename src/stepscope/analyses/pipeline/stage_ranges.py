@@ -47,8 +47,8 @@ def depths(part: Profile) -> tuple[int | None, int | None]:
     names = part.names.gather(part.ranges["name"].unique())
 
     def said(suffix: str) -> int | None:
-        found = names.str.extract(rf"^(?:nvtx:)?pp:queue_depth{suffix}=(\d{{1,9}})$", 1).drop_nulls()
-        return int(found[0]) if len(found) else None
+        depths_named = names.str.extract(rf"^(?:nvtx:)?pp:queue_depth{suffix}=(\d{{1,9}})$", 1).drop_nulls()
+        return int(depths_named[0]) if len(depths_named) else None
 
     both = said("")
     return tuple(own if own is not None else both for own in (said("_in"), said("_out")))  # type: ignore[return-value]
@@ -74,8 +74,8 @@ def _of_rank(part: Profile, data: RankData, host_time: bool) -> pl.DataFrame:
     )
     # Of a stage's ranges within each other, the outermost: time counts once.
     kept = np.union1d(*(data.outermost_named(_STAGE.replace("[01]", stage)) for stage in "01"))
-    told = (pl.col("stage").is_not_null() & pl.col("row").is_in(pl.Series(kept).implode())) | pl.col("emit")
-    table = _numbered(table.filter(told & pl.col("closed")))
+    wanted = (pl.col("stage").is_not_null() & pl.col("row").is_in(pl.Series(kept).implode())) | pl.col("emit")
+    table = _numbered(table.filter(wanted & pl.col("closed")))
     busy = None if host_time or not part.has("ops") else _gpu_work(part, data, kept)
     return _timed(table, busy).select([pl.col(name).cast(dtype) for name, dtype in ROWS.items()])
 
@@ -83,11 +83,11 @@ def _of_rank(part: Profile, data: RankData, host_time: bool) -> pl.DataFrame:
 def _numbered(table: pl.DataFrame) -> pl.DataFrame:
     """With the chunk that each range is of."""
     plain = pl.col("text").str.replace(r"\s*" + _TOKENS, "")
-    said = pl.coalesce(plain.str.extract(r"\bk=(\d{1,18})\b", 1), plain.str.extract(r"[^\d](\d{1,18})$", 1))
+    number = pl.coalesce(plain.str.extract(r"\bk=(\d{1,18})\b", 1), plain.str.extract(r"[^\d](\d{1,18})$", 1))
     # "pp:stage0" itself ends with a number, which is not a chunk.
-    said = pl.when(plain.str.contains(r"pp:stage[01]$")).then(None).otherwise(said).cast(pl.Int64)
+    number = pl.when(plain.str.contains(r"pp:stage[01]$")).then(None).otherwise(number).cast(pl.Int64)
     nth = pl.int_range(pl.len()).over(plain).cast(pl.Int64)
-    return table.sort("start_ns").with_columns(pl.coalesce(said, nth).alias("k"))
+    return table.sort("start_ns").with_columns(pl.coalesce(number, nth).alias("k"))
 
 
 def _gpu_work(part: Profile, data: RankData, rows: I64) -> pl.DataFrame:

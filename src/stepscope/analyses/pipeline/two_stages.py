@@ -5,29 +5,31 @@
 
 from __future__ import annotations
 
+from typing import Annotated, TypedDict
+
 import polars as pl
 from msgspec import Struct, field
 
 from stepscope.analyses.pipeline.stage_ranges import depths, names_stages, stage_rows
 from stepscope.model.note import Note, noted
 from stepscope.model.profile import Profile
-from stepscope.model.result import Col
+from stepscope.model.result import rows
 
-COLUMNS = (
-    Col("k", "chunk"),
-    Col("period_ns", "from the emitting of the chunk before it to its own; null without one"),
-    Col("stage0_ns", "time in the first stage: (tA1 − tA0) + (tDecode − tRecv)"),
-    Col("stage1_ns", "time in the second stage: tB1 − tB0"),
-    Col("hidden_ns", "what ran beside something else: max(0, stage0 + stage1 − period)"),
-    Col("overlap_score", "hidden / min(stage0, stage1): 1 is overlapped, 0 serialized"),
-    Col("decode_ns", "of the first stage, decoding what the second has sent back: tDecode − tRecv"),
-    Col("mesh_idle_ns", "the second stage before it, since the chunk before: tB0 − tB1 of k − 1"),
-    Col("tokens", "tokens of the chunk, where they are told"),
-)
+
+class Row(TypedDict):
+    k: Annotated[int, "chunk"]
+    period_ns: Annotated[int | None, "from the emitting of the chunk before it to its own; null without one"]
+    stage0_ns: Annotated[int, "time in the first stage: (tA1 − tA0) + (tDecode − tRecv)"]
+    stage1_ns: Annotated[int, "time in the second stage: tB1 − tB0"]
+    hidden_ns: Annotated[int, "what ran beside something else: max(0, stage0 + stage1 − period)"]
+    overlap_score: Annotated[float, "hidden / min(stage0, stage1): 1 is overlapped, 0 serialized"]
+    decode_ns: Annotated[int, "of the first stage, decoding what the second has sent back: tDecode − tRecv"]
+    mesh_idle_ns: Annotated[int, "the second stage before it, since the chunk before: tB0 − tB1 of k − 1"]
+    tokens: Annotated[str, "tokens of the chunk, where they are told"]
 
 
 class TwoStage(Struct):
-    """The chunks, `COLUMNS` in order of k, and what was noted."""
+    """The chunks, a `Row` each in order of k, and what was noted."""
 
     chunks: pl.DataFrame
     depth_in: int | None = None
@@ -44,8 +46,8 @@ def two_stages(profile: Profile, host_time: bool = False) -> TwoStage:
     """The chunks of the profile's two-stage pipeline; `host_time`: by ranges, whatever they launched."""
     parts = profile.map(_part, host_time)
     table = pl.concat([rows for rows, _, _ in parts]).sort("rank", "start_ns")
-    said = [next((d for d in each if d is not None), None) for each in zip(*(p[1:] for p in parts), strict=True)]
-    run = TwoStage(pl.DataFrame(), depth_in=said[0], depth_out=said[1])
+    depth = [next((d for d in each if d is not None), None) for each in zip(*(p[1:] for p in parts), strict=True)]
+    run = TwoStage(pl.DataFrame(), depth_in=depth[0], depth_out=depth[1])
     first = _process(table.filter((pl.col("stage") == 0) | pl.col("emit")), "first stage", run.notes)
     second = _process(table.filter(pl.col("stage") == 1), "second stage", run.notes)
     run.notes += _measured_by(pl.concat([first.filter(~pl.col("emit")), second]), profile)
@@ -101,7 +103,7 @@ def _chunks(first: pl.DataFrame, second: pl.DataFrame, notes: list[Note]) -> pl.
     )
     table = _scored(table)
     notes += _lacking(table)
-    return table.select([c.name for c in COLUMNS])
+    return rows(Row, table)
 
 
 def _busy_where(flag: str) -> pl.Expr:
@@ -114,8 +116,8 @@ def _scored(table: pl.DataFrame) -> pl.DataFrame:
     least = pl.min_horizontal("stage0_ns", "stage1_ns")
     hidden = pl.max_horizontal(pl.lit(0, pl.Int64), total - pl.col("period_ns"))
     # Either stage missing is unknown, not zero.
-    known = total.is_not_null() & pl.col("period_ns").is_not_null()
-    table = table.with_columns(pl.when(known).then(hidden).alias("hidden_ns"))
+    measured = total.is_not_null() & pl.col("period_ns").is_not_null()
+    table = table.with_columns(pl.when(measured).then(hidden).alias("hidden_ns"))
     return table.with_columns(pl.when(least > 0).then(pl.col("hidden_ns") / least).alias("overlap_score"))
 
 

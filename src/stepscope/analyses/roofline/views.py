@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import polars as pl
 
+from stepscope.analyses.roofline.columns import ByLevel, ByPrecision, ByRule, ByStall, Which
 from stepscope.analyses.roofline.stalls import MEANING, stalls
 from stepscope.analyses.roofline.wording import origin_of
 from stepscope.derive.kernel.measured import ratio
@@ -21,37 +20,49 @@ _MOST_REASONS = 20
 _MOST_WHOLE = 2.0**62
 
 
-def by_precision(roofline: Roofline, chosen: list[int]) -> list[dict[str, Any]]:
+def by_precision(roofline: Roofline, chosen: list[int]) -> list[ByPrecision]:
     seconds = roofline.kernels.duration_ns / 1e9
-    table = []
+    table: list[ByPrecision] = []
     for work, roof in zip(roofline.works, roofline.peaks, strict=True):
         rate = ratio(work.operations, seconds)
         share = 100 * ratio(rate, roof.per_second)
-        intensity = {f"{level}_intensity": ratio(work.operations, roofline.bytes[level]) for level in LEVELS}
+        intensity = {level: ratio(work.operations, roofline.bytes[level]) for level in LEVELS}
         table += [
-            which_kernel(roofline, row)
-            | {"precision": work.precision, "pipe": work.pipe, "flops": whole(work.operations[row])}
-            | {"tflops": finite(rate[row] / 1e12), "peak_tflops": finite(roof.per_second[row] / 1e12)}
-            | {"peak_pct": finite(share[row]), **{name: finite(values[row]) for name, values in intensity.items()}}
-            | {"peak_from": origin_of(roof.per_second[row], bool(roof.from_table[row]))}
+            {
+                **which_kernel(roofline, row),
+                "precision": work.precision,
+                "pipe": work.pipe,
+                "flops": whole(work.operations[row]),
+                "tflops": finite(rate[row] / 1e12),
+                "peak_tflops": finite(roof.per_second[row] / 1e12),
+                "peak_pct": finite(share[row]),
+                "dram_intensity": finite(intensity["dram"][row]),
+                "l2_intensity": finite(intensity["l2"][row]),
+                "l1_intensity": finite(intensity["l1"][row]),
+                "peak_from": origin_of(roof.per_second[row], bool(roof.from_table[row])),
+            }
             for row in chosen
             if work.operations[row] > 0
         ]
     return sorted(table, key=lambda entry: entry["kernel"])
 
 
-def by_level(roofline: Roofline, chosen: list[int]) -> list[dict[str, Any]]:
+def by_level(roofline: Roofline, chosen: list[int]) -> list[ByLevel]:
     seconds = roofline.kernels.duration_ns / 1e9
-    table = []
+    table: list[ByLevel] = []
     for level in LEVELS:
         rate, share = ratio(roofline.bytes[level], seconds), share_of_level(roofline, level)
         roof = roofline.bandwidths[level]
         table += [
-            which_kernel(roofline, row)
-            | {"level": LEVEL_NAMES[level], "bytes": whole(roofline.bytes[level][row])}
-            | {"rate_gbps": finite(rate[row] / 1e9), "peak_gbps": finite(roof.per_second[row] / 1e9)}
-            | {"peak_pct": finite(share[row])}
-            | {"peak_from": origin_of(roof.per_second[row], bool(roof.from_table[row]))}
+            {
+                **which_kernel(roofline, row),
+                "level": LEVEL_NAMES[level],
+                "bytes": whole(roofline.bytes[level][row]),
+                "rate_gbps": finite(rate[row] / 1e9),
+                "peak_gbps": finite(roof.per_second[row] / 1e9),
+                "peak_pct": finite(share[row]),
+                "peak_from": origin_of(roof.per_second[row], bool(roof.from_table[row])),
+            }
             for row in chosen
             if not np.isnan(roofline.bytes[level][row])
         ]
@@ -64,39 +75,39 @@ def share_of_level(roofline: Roofline, level: Level) -> F64:
     return 100 * ratio(rate, roofline.bandwidths[level].per_second)
 
 
-def by_stall(roofline: Roofline, chosen: list[int]) -> list[dict[str, Any]]:
+def by_stall(roofline: Roofline, chosen: list[int]) -> list[ByStall]:
     waits = stalls(roofline.kernels, _MOST_REASONS)
     return [
-        which_kernel(roofline, row) | {"reason": reason, "share_pct": share, "meaning": MEANING.get(reason)}
+        {**which_kernel(roofline, row), "reason": reason, "share_pct": share, "meaning": MEANING.get(reason)}
         for row in chosen
         for reason, share in waits[row]
     ]
 
 
-def by_rule(profile: Profile, roofline: Roofline, chosen: list[int]) -> list[dict[str, Any]]:
+def by_rule(profile: Profile, roofline: Roofline, chosen: list[int]) -> list[ByRule]:
     """What the rules say: of the kernel, in whichever page of its report they are."""
     advice, names = profile.table("advice"), profile.names
     frame = roofline.kernels.frame
-    table = []
+    table: list[ByRule] = []
     for row in chosen:
         which = frame.row(row, named=True)
         of_it = advice.filter(pl.col("kernel") == which["kernel"])
         own = of_it.filter(pl.col("source") == which["source"])
         twins = of_it.filter(pl.col("source").is_in(roofline.kernels.twins.get(which["source"], [])))
         table += [
-            which_kernel(roofline, row)
-            | {
-                "rule": names[said["rule"]],
-                "speedup_pct": said["speedup_pct"],
-                "speedup_of": None if said["speedup_of"] is None else names[said["speedup_of"]],
-                "text": names[said["text"]],
+            {
+                **which_kernel(roofline, row),
+                "rule": names[advised["rule"]],
+                "speedup_pct": advised["speedup_pct"],
+                "speedup_of": None if advised["speedup_of"] is None else names[advised["speedup_of"]],
+                "text": names[advised["text"]],
             }
-            for said in pl.concat([own, twins]).iter_rows(named=True)
+            for advised in pl.concat([own, twins]).iter_rows(named=True)
         ]
     return table
 
 
-def which_kernel(roofline: Roofline, row: int) -> dict[str, Any]:
+def which_kernel(roofline: Roofline, row: int) -> Which:
     frame = roofline.kernels.frame
     return {"kernel": int(frame["kernel"][row]), "name": frame["short"][row]}
 

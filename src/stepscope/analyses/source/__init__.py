@@ -11,6 +11,9 @@ stacks before and after share, `model.py(30-34): forward`, and `inferred_ns` say
 without any are rows too, `(no frame)`. `--stacks FILE` writes collapsed stacks for flame graph tools, weighted by GPU
 nanoseconds.
 
+`--script KERNEL` writes a script of some fifty lines that runs the op or collective again whose kernel (or own name)
+matches, with its shapes and types: it times it, beside the trace and the roof (needs `--with shapes`).
+
 `call` and `api_ns` are of the CUDA calls that launched a row's ops: where these take the host longer than the GPU takes
 for the ops (`api_less_gpu_ns` above 0), fuse them or capture them in a graph.
 """
@@ -19,13 +22,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypedDict
 
 import numpy as np
 import polars as pl
+from msgspec import structs
 
+from stepscope.analyses.source.noted import with_notes
 from stepscope.analyses.source.nsys_stacks import NsysStacks
 from stepscope.analyses.source.torch_stacks import Stacks
+from stepscope.analyses.source.written import NO_FRAME, write_script, write_stacks
+from stepscope.derive.pytorch.annotations import noted_at_capture
 from stepscope.derive.pytorch.frames import BACKWARD, FORWARD, OPTIMIZE, OTHER, PHASES, Callers
 from stepscope.derive.pytorch.torch_ops import torch_ops
 from stepscope.derive.rank.data import RankData, ranks_of
@@ -35,8 +42,8 @@ from stepscope.derive.windows.choosing import windows
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.derive.windows.window import Window
 from stepscope.derive.work.callers import with_most
-from stepscope.errors import BadInput, CannotAnswer
-from stepscope.files import whole
+from stepscope.derive.work.twins import with_twins
+from stepscope.errors import CannotAnswer
 from stepscope.intervals.arrays import I64, NONE
 from stepscope.model.api_names import SUFFIX
 from stepscope.model.capturing import capture_with
@@ -45,24 +52,18 @@ from stepscope.model.kernel_names import short_names
 from stepscope.model.note import Note, noted
 from stepscope.model.profile import Profile
 from stepscope.model.range_names import TORCH_OP
-from stepscope.model.result import Col, Result
+from stepscope.model.result import OfRank, Result
+from stepscope.model.statement import STATEMENT
 
-NO_FRAME = "(no frame)"
-_WHO = (Col("rank", "rank of the process"), Col("pid", "process id on its host"))
-_FIGURES = (
-    Col("n", "GPU ops"),
-    Col("total_ns", "sum of their durations"),
-    Col("share_pct", "total as a share of the window"),
-    Col("inferred_ns", "part of it whose frame is inferred from stacks taken near the launch (nsys)"),
-)
-_KEYS = {
-    "function": Col("function", "innermost frame of the user's code: `file(line): function`"),
-    "op": Col("op", "outermost torch op around the launch, or the autograd node; else the library call, where known"),
-    "phase": Col("phase", "forward, backward, optimizer or other"),
-    "kernel": Col("kernel", "short name of the kernel; the full one with --full"),
-    "line": Col("line", "`file(line)` of that frame"),
-    "module": Col("module", "innermost nn.Module around it (torch.profiler only)"),
-}
+
+class _Figures(TypedDict):
+    n: Annotated[int, "GPU ops"]
+    total_ns: Annotated[int, "sum of their durations"]
+    share_pct: Annotated[float, "total as a share of the window"]
+    inferred_ns: Annotated[int, "part of it whose frame is inferred from stacks taken near the launch (nsys)"]
+
+
+#: What kernels are told apart by.
 _BY = {
     "site": ("function", "op", "phase", "kernel"),
     "function": ("function", "phase"),
@@ -71,16 +72,63 @@ _BY = {
     "module": ("module", "phase"),
     "kernel": ("kernel",),
 }
-_CALLS = (
-    Col("call", "CUDA call that launched most of its time; null where calls were not recorded"),
-    Col("api_ns", "host time of the calls that launched it, each once; null where calls were not recorded"),
-    Col("api_less_gpu_ns", "api_ns less total_ns: above 0, launching it takes the host longer than the GPU runs it"),
-)
-COLUMNS = (*_WHO, *(_KEYS[k] for k in _BY["site"]), *_FIGURES, _KEYS["module"], *_CALLS)
-VARIANTS = {
-    f"by={by}": (*_WHO, *(_KEYS[k] for k in keys), *_FIGURES, *_CALLS) for by, keys in _BY.items() if by != "site"
-}
 
+
+class _Function(OfRank):
+    function: Annotated[str, "innermost frame of the user's code: `file(line): function`"]
+
+
+class _Op(TypedDict):
+    op: Annotated[
+        str | None, "outermost torch op around the launch, or the autograd node; else the library call, where known"
+    ]
+
+
+class _Phase(TypedDict):
+    phase: Annotated[str, "forward, backward, optimizer or other"]
+
+
+class _Kernel(TypedDict):
+    kernel: Annotated[str, "short name of the kernel; the full one with --full"]
+
+
+class _Line(OfRank):
+    line: Annotated[str, "`file(line)` of that frame"]
+
+
+class _Module(TypedDict):
+    module: Annotated[str | None, "innermost nn.Module around it, or the name of a graph's node (torch.profiler only)"]
+
+
+class _Calls(TypedDict):
+    call: Annotated[str | None, "CUDA call that launched most of its time; null where calls were not recorded"]
+    api_ns: Annotated[
+        int | None, "host time of the calls that launched it, each once; null where calls were not recorded"
+    ]
+    api_less_gpu_ns: Annotated[
+        int | None, "api_ns less total_ns: above 0, launching it takes the host longer than the GPU runs it"
+    ]
+
+
+class Row(_Function, _Op, _Phase, _Kernel, _Figures, _Module, _Calls): ...
+
+
+class ByFunction(_Function, _Phase, _Figures, _Calls): ...
+
+
+class ByLine(_Line, _Phase, _Figures, _Calls): ...
+
+
+class ByOp(OfRank, _Op, _Phase, _Figures, _Calls): ...
+
+
+class ByModule(OfRank, _Module, _Phase, _Figures, _Calls): ...
+
+
+class ByKernel(OfRank, _Kernel, _Figures, _Calls): ...
+
+
+VARIANTS = {"by=function": ByFunction, "by=line": ByLine, "by=op": ByOp, "by=module": ByModule, "by=kernel": ByKernel}
 By = Literal["site", "function", "line", "op", "module", "kernel"]
 
 #: Ranges that say which pass runs; one that says two says nothing.
@@ -100,32 +148,51 @@ def source(
         Path | None, "also write collapsed stacks for flame graph tools to this file", Effect.WRITES
     ] = None,
     full: Annotated[bool, "frames of libraries too, and full kernel names"] = False,
+    script: Annotated[
+        str | None,
+        "also write a script that runs again the op or collective whose kernel or name matches (regular expression)",
+        Effect.WRITES,
+    ] = None,
+    script_to: Annotated[Path | None, "where to write it; by default rerun.py", Effect.WRITES] = None,
+    eager: Annotated[
+        Profile | None, "the same steps without CUDA graphs, in modules: replayed kernels are named by it"
+    ] = None,
 ) -> Result:
     need_ops(profile)
-    kind = _evidence(profile, by, stacks is not None)
     chosen = windows(profile, window)
+    script_to = Path(script_to or "rerun.py")
+    again = None if script is None else write_script(profile, chosen, script, script_to)
+    if again is not None and by == "site" and not _has_stacks(profile):
+        by = "op"  # which needs no stacks, nor does the script
+    row_type: type = VARIANTS.get(f"by={by}", Row)
+    wrote = {} if again is None else {"script": str(script_to), STATEMENT: again}
+    try:
+        kind = _evidence(profile, by, stacks is not None)
+    except CannotAnswer:
+        if again is None or stacks is not None:
+            raise
+        return Result(chosen.table(row_type, []), chosen.rows(), wrote, chosen.notes, ranked_by="total_ns")
     tables, flames, totals = [], [], []
     bare = inferred = 0
     for data in ranks_of(profile):
         callers = _nsys(profile, data) if kind == "nsys" else _kineto(profile, data)
         for span in chosen.of(data.rank):
-            found = callers(span.ops, full, stacks is not None)
-            asked = np.flatnonzero(found.phase == OTHER)
-            found.phase[asked] = _phase_of_ranges(data, span.ops[asked])
-            frame = _ops(profile, data, span, found, full)
+            called_by = with_notes(data, span.ops, callers(span.ops, full, stacks is not None))
+            called_by = structs.replace(called_by, module=with_twins(data, span.ops, called_by.module, eager))
+            asked = np.flatnonzero(called_by.phase == OTHER)
+            called_by.phase[asked] = _phase_of_ranges(data, span.ops[asked])
+            frame = _ops(profile, data, span, called_by, full)
             table = _table(frame, by, span.gpu_ns)
-            who = (pl.lit(data.rank, pl.Int64).alias("rank"), pl.lit(data.pid, pl.Int64).alias("pid"))
-            tables.append(span.named(table.select(*who, pl.all())))
-            flames.append(frame.with_columns(who[0]))
-            totals.append(_total(span, frame, found))
-            bare += int((found.frame.is_null() & found.op.is_null()).sum())
-            inferred += int(found.inferred.sum())
+            tables.append(span.of_rank(table))
+            flames.append(frame.with_columns(pl.lit(data.rank, pl.Int64).alias("rank")))
+            totals.append(_total(span, frame, called_by))
+            bare += int((called_by.frame.is_null() & called_by.op.is_null()).sum())
+            inferred += int(called_by.inferred.sum())
     if stacks is not None:
-        _write(profile, pl.concat(flames), stacks)
-    columns = COLUMNS if by == "site" else VARIANTS[f"by={by}"]
-    table = chosen.table(columns, pl.concat(tables) if tables else [])
+        write_stacks(profile, pl.concat(flames), stacks)
+    table = chosen.table(row_type, pl.concat(tables) if tables else [])
     notes = [*chosen.notes, *graph_notes(profile), *_said(kind, sum(t["n"] for t in totals), bare, inferred)]
-    return Result(table, chosen.rows(), {"total": totals}, notes, ranked_by="total_ns")
+    return Result(table, chosen.rows(), {"total": totals, **wrote}, notes, ranked_by="total_ns")
 
 
 def _said(kind: str, ops: int, bare: int, inferred: int) -> list[Note]:
@@ -139,18 +206,23 @@ def _said(kind: str, ops: int, bare: int, inferred: int) -> list[Note]:
     return notes
 
 
+def _has_stacks(profile: Profile) -> bool:
+    frames = profile.has("host") and bool((profile.host["kind"] == "python").any())
+    return profile.has("stacks") or frames or any(noted_at_capture(data) is not None for data in ranks_of(profile))
+
+
 def _evidence(profile: Profile, by: str, stacks: bool) -> Literal["kineto", "nsys"]:
     """Which sort of stacks there is; ops and kernels can be told without any where torch's ops were recorded."""
     if profile.has("stacks"):
         return "nsys"
     kinds = set(profile.host["kind"].unique().to_list()) if profile.has("host") else set()
-    if "python" in kinds:
+    if "python" in kinds or (kinds and any(noted_at_capture(data) is not None for data in ranks_of(profile))):
         return "kineto"
     ranges = profile.has("ranges") and _torch_ranges(profile.ranges, profile)
     if by in ("op", "kernel") and not stacks and (ranges or kinds & {"cpu_op", "compile"}):
         return "kineto" if kinds & {"cpu_op", "compile"} else "nsys"
     raise CannotAnswer(
-        "the profile has no call stacks, so nothing says which code launched a kernel",
+        "the profile has no call stacks, so nothing shows which code launched a kernel",
         capture_with("stacks") + ("; `--by op` can be answered" if ranges or kinds & {"cpu_op", "compile"} else ""),
     )
 
@@ -185,17 +257,15 @@ def _phase_of_ranges(data: RankData, ops: I64) -> I64:
 
 
 def _phase_of_names(names: pl.Series) -> I64:
-    said = np.stack([names.str.contains(pattern).to_numpy() for pattern in _RANGES.values()])
-    which = np.array(list(_RANGES), dtype=np.int64)[np.argmax(said, axis=0)]
-    return np.where(said.sum(axis=0) == 1, which, OTHER)
+    matches = np.stack([names.str.contains(pattern).to_numpy() for pattern in _RANGES.values()])
+    which = np.array(list(_RANGES), dtype=np.int64)[np.argmax(matches, axis=0)]
+    return np.where(matches.sum(axis=0) == 1, which, OTHER)
 
 
 def _ops(profile: Profile, data: RankData, span: Window, callers: Callers, full: bool) -> pl.DataFrame:
     """One row per op: everything that a row can be made of."""
     kernel = profile.names.gather(data.name[span.ops])
-    length = data.end[span.ops] - data.start[span.ops]
-    if span.clipped and span.gpu_start_ns is not None and span.gpu_end_ns is not None:
-        length = data.lengths(span.gpu_start_ns, span.gpu_end_ns)[span.ops]
+    length = span.lengths(data)
     function = callers.frame.fill_null(NO_FRAME)
     columns: dict[str, Any] = {
         "function": function,
@@ -221,11 +291,11 @@ def _calls(profile: Profile, data: RankData, ops: I64) -> pl.DataFrame:
             {"call": [None] * len(ops), "launch": launch, "api": [None] * len(ops)},
             schema={"call": pl.String, "launch": pl.Int64, "api": pl.Int64},
         )
-    known = pl.Series(launch != NONE)
+    launched = pl.Series(launch != NONE)
     names = profile.names.gather(calls["name"]).str.replace(f"{SUFFIX}$", "")
     api = calls["end_ns"] - calls["start_ns"]
     return pl.DataFrame({"call": names, "launch": launch, "api": api}).with_columns(
-        pl.when(known).then(pl.col("call", "api"))
+        pl.when(launched).then(pl.col("call", "api"))
     )
 
 
@@ -266,25 +336,3 @@ def _total(span: Window, frame: pl.DataFrame, callers: Callers) -> dict[str, Any
         "by_forward_ns": int(frame.filter(pl.Series(callers.credited))["ns"].sum()),
         "inferred_ns": int(frame["inferred"].sum()),
     }
-
-
-def _write(profile: Profile, frame: pl.DataFrame, file: Path) -> None:
-    """Collapsed stacks, heaviest first: frames, then the pass, the op and the kernel."""
-    clean = [pl.col(c).str.replace_all(r";|\s*\n\s*", ":") for c in ("op", "kernel")]
-    parts = [
-        "rank " + pl.col("rank").cast(pl.String),
-        pl.col("stack").fill_null(NO_FRAME),
-        "[" + pl.col("phase") + "]",
-        *clean,
-    ]
-    lines = (
-        frame.select(pl.concat_str(parts, separator=";", ignore_nulls=True).alias("stack"), "ns")
-        .group_by("stack")
-        .agg(pl.col("ns").sum())
-        .filter(pl.col("ns") > 0)
-        .sort(["ns", "stack"], descending=[True, False])
-    )
-    file = Path(file)
-    if file.exists() and any(Path(s.file).exists() and Path(s.file).samefile(file) for s in profile.sources):
-        raise BadInput(f"--stacks {file}: is one of the inputs", "choose another file")
-    whole.write(file, "".join(f"{stack} {ns}\n" for stack, ns in lines.iter_rows()).encode(), "--stacks {}")

@@ -44,9 +44,9 @@ class Looks(Struct, frozen=True):
         """Row of the first look of the thread in [start, end); NONE where there is none."""
         before, after = self.around(tid, start)
         exact = (before != NONE) & (self.at[before] == start) if len(self.at) else np.zeros(len(start), dtype=bool)
-        found = np.where(exact, before, after)
-        inside = (found != NONE) & (self.at[found] < end) if len(self.at) else exact
-        return np.where(inside, found, NONE)
+        look = np.where(exact, before, after)
+        inside = (look != NONE) & (self.at[look] < end) if len(self.at) else exact
+        return np.where(inside, look, NONE)
 
 
 def shared(frames: pl.DataFrame, before: I64, after: I64) -> tuple[I64, pl.DataFrame]:
@@ -80,6 +80,6 @@ def shared(frames: pl.DataFrame, before: I64, after: I64) -> tuple[I64, pl.DataF
             line_to=pl.when(pl.col("line_to") > pl.col("line")).then("line_to"),
         )
     )
-    known = distinct.join(made.select(made="chain").unique(), on="made", how="semi")
-    found = pairs.join(known, on=["before", "after"], how="left", maintain_order="left")["made"]
-    return found.fill_null(NO_CHAIN).to_numpy(), made
+    shared = distinct.join(made.select(made="chain").unique(), on="made", how="semi")
+    chain = pairs.join(shared, on=["before", "after"], how="left", maintain_order="left")["made"]
+    return chain.fill_null(NO_CHAIN).to_numpy(), made

@@ -74,7 +74,7 @@ class NsysStacks:
         recorded = self._frames.with_columns(line_to=pl.lit(None, pl.Int32)).drop("rank")
         frames = pl.concat([recorded, made.select(recorded.columns)])
         frames = frames.filter(pl.col("chain").is_in(used.implode())).sort("chain", "depth")
-        found = chains.join(
+        recorded_chains = chains.join(
             _python(names, frames.filter(pl.col("chain") < NO_CHAIN), full),
             left_on="python",
             right_on="chain",
@@ -88,19 +88,23 @@ class NsysStacks:
             maintain_order="left",
             suffix="_native",
         )
-        engine, optimizing, running = (found[c].fill_null(False).to_numpy() for c in ("engine", "optimizer", "module"))
+        engine, optimizing, running = (
+            recorded_chains[c].fill_null(False).to_numpy() for c in ("engine", "optimizer", "module")
+        )
         backward = engine | (node != NONE)
         phase = np.where(backward, BACKWARD, np.where(optimizing, OPTIMIZE, np.where(running, FORWARD, OTHER)))
         phase[(phase == OTHER) & self._passes.makes(torch_op)] = FORWARD
         return Callers(
             # A native frame of the user's says less than a Python one.
-            found.select(pl.coalesce("frame", "frame_native"))["frame"],
-            pl.Series("module", [None] * len(ops), dtype=pl.String),
-            pl.select(pl.coalesce(self._passes.text(torch_op, node), found["op"], self._library(tid, at))).to_series(),
+            recorded_chains.select(pl.coalesce("frame", "frame_native"))["frame"],
+            pl.repeat(None, len(ops), dtype=pl.String, eager=True).alias("module"),
+            pl.select(
+                pl.coalesce(self._passes.text(torch_op, node), recorded_chains["op"], self._library(tid, at))
+            ).to_series(),
             phase,
             (maker != NONE) & (chain != NO_CHAIN) & (exact == NO_CHAIN),
-            found.select(pl.coalesce("stack", "stack_native"))["stack"] if whole else None,
-            found["frame"].is_not_null().to_numpy() & (exact == NO_CHAIN),
+            recorded_chains.select(pl.coalesce("stack", "stack_native"))["stack"] if whole else None,
+            recorded_chains["frame"].is_not_null().to_numpy() & (exact == NO_CHAIN),
         )
 
     def _library(self, tid: I64, at: I64) -> pl.Series:
@@ -130,8 +134,8 @@ class NsysStacks:
         when_tid = np.where(linked, op_tid, tid)[missing]
         when_at = np.where(linked, op_start, at)[missing]
         foreign = ~np.isin(when_tid, np.unique(self._looks.tid))
-        found, made = self._shared(when_tid, when_at)
-        chain[missing] = found
+        inferred, made = self._shared(when_tid, when_at)
+        chain[missing] = inferred
         # A thread without any Python stack is one of the engine's: its launches are those of who called backward.
         asked = missing[foreign]
         caller, more = self._caller(at[asked], made)

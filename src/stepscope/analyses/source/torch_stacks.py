@@ -53,10 +53,10 @@ class _Rows:
 
 def pick(values: npt.NDArray[Any], rows: I64, otherwise: int) -> npt.NDArray[Any]:
     """`values[rows]`, and `otherwise` for NONE."""
-    found = np.full(len(rows), otherwise, dtype=np.int64)
+    picked = np.full(len(rows), otherwise, dtype=np.int64)
     hit = rows != NONE
-    found[hit] = values[rows[hit]]
-    return found
+    picked[hit] = values[rows[hit]]
+    return picked
 
 
 def _gather(texts: pl.Series, ids: I64) -> pl.Series:
@@ -127,9 +127,9 @@ def _launch(data: RankData, ops: I64, external: I64, torch: _Rows) -> tuple[I64,
     linked = data.launch[ops] != NONE
     tid[linked] = data.calls["tid"].to_numpy()[data.launch[ops[linked]]]
     lost = np.flatnonzero(~linked & (external > 0))
-    known = pl.DataFrame({"id": torch.frame["external_id"], "row": np.arange(len(torch.name))})
-    known = known.drop_nulls("id").unique("id", keep="last", maintain_order=True)
-    asked = pl.DataFrame({"id": external[lost]}).join(known, on="id", how="left", maintain_order="left")
+    by_id = pl.DataFrame({"id": torch.frame["external_id"], "row": np.arange(len(torch.name))})
+    by_id = by_id.drop_nulls("id").unique("id", keep="last", maintain_order=True)
+    asked = pl.DataFrame({"id": external[lost]}).join(by_id, on="id", how="left", maintain_order="left")
     row = asked["row"].fill_null(NONE).to_numpy()
     tid[lost] = pick(torch.tid, row, NONE)
     at[lost] = np.where(row != NONE, pick(torch.start, row, 0), at[lost])
@@ -147,16 +147,16 @@ def _forward_of(torch: _Rows, nodes: Mask) -> I64:
     table = torch.frame.select(
         pl.int_range(pl.len()).alias("row"), "tid", "start_ns", "sequence", pl.col("fwd_tid").fill_null(0)
     )
-    known = table.filter(pl.col("sequence").is_not_null()).sort("start_ns")
-    asked = known.filter(pl.Series(nodes).gather(known["row"]) & (pl.col("fwd_tid") > 0)).drop("tid")
-    made = known.filter(pl.col("fwd_tid") == 0).drop("fwd_tid").rename({"row": "maker"})
-    found = [
+    numbered = table.filter(pl.col("sequence").is_not_null()).sort("start_ns")
+    asked = numbered.filter(pl.Series(nodes).gather(numbered["row"]) & (pl.col("fwd_tid") > 0)).drop("tid")
+    made = numbered.filter(pl.col("fwd_tid") == 0).drop("fwd_tid").rename({"row": "maker"})
+    parts = [
         asked.join_asof(mine, on="start_ns", by="sequence", check_sortedness=False).drop_nulls("maker")
         for _, mine in made.group_by("tid", maintain_order=True)
     ]
-    if not found:
+    if not parts:
         return links
-    matched = pl.concat(found)
+    matched = pl.concat(parts)
     votes = matched.group_by("fwd_tid", "tid").agg(pl.len().alias("n"))
     best = votes.filter(pl.col("n") == pl.col("n").max().over("fwd_tid"))
     sure = best.filter(pl.len().over("fwd_tid") == 1).select("fwd_tid", "tid")

@@ -9,7 +9,7 @@ where others waited for it and it took longer than ranks that do the same work: 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 import polars as pl
 
@@ -22,27 +22,34 @@ from stepscope.derive.peers.links import SlowLinks, lone_links, slow_links
 from stepscope.model.note import noted
 from stepscope.model.profile import Profile
 from stepscope.model.ranks import ranks_text, some_ranks
-from stepscope.model.result import Col, Result, rows
+from stepscope.model.result import Result, rows
 from stepscope.model.statement import STATEMENT, several
 from stepscope.model.threshold import Threshold
 from stepscope.model.units import about
 
 ACROSS = True
-COLUMNS = (
-    Col("rank", "rank of the process"),
-    Col("late_ns", "time that others waited for it, after passing on what it was not the root of"),
-    Col("times_last", "communications at which it arrived last"),
-    Col("share_pct", "its share of the lateness of all ranks"),
-    Col("cause", "compute, host, data or network: where it takes longer than its peers; null for everyone else"),
-    Col("excess_ns", "how much longer it took than its peers, in the whole capture"),
-    Col("compute_more_ns", "of that, compute"),
-    Col("host_late_ns", "of that, without work because its host was late"),
-    Col("data_late_ns", "of the host's, getting input"),
-    Col("network_more_ns", "time of its transfers beyond that of similar groups, in the slowest group that it is in"),
-    Col("raw_ns", "blame before passing it on"),
-    Col("host", "host of the rank"),
-    Col("pid", "process id on its host"),
-)
+
+
+class Row(TypedDict):
+    rank: Annotated[int, "rank of the process"]
+    late_ns: Annotated[int, "time that others waited for it, after passing on what it was not the root of"]
+    times_last: Annotated[int, "communications at which it arrived last"]
+    share_pct: Annotated[float, "its share of the lateness of all ranks"]
+    cause: Annotated[
+        str | None, "compute, host, data or network: where it takes longer than its peers; null for everyone else"
+    ]
+    excess_ns: Annotated[int, "how much longer it took than its peers, in the whole capture"]
+    compute_more_ns: Annotated[int, "of that, compute"]
+    host_late_ns: Annotated[int, "of that, without work because its host was late"]
+    data_late_ns: Annotated[int, "of the host's, getting input"]
+    network_more_ns: Annotated[
+        int, "time of its transfers beyond that of similar groups, in the slowest group that it is in"
+    ]
+    raw_ns: Annotated[int, "blame before passing it on"]
+    host: Annotated[str, "host of the rank"]
+    pid: Annotated[int | None, "process id on its host"]
+
+
 _ELSEWHERE = Threshold(
     10.0,
     "% of what its host is late by",
@@ -100,7 +107,7 @@ def stragglers(profile: Profile, *, align: Align = "auto") -> Result:
         "residual_p95_ns": round(a.clocks.residual),
         STATEMENT: _statement(table, named, len(a.ranks), absent),
     }
-    return Result(rows(COLUMNS, table), summary=summary, notes=notes, ranked_by="")
+    return Result(rows(Row, table), summary=summary, notes=notes, ranked_by="")
 
 
 #: What a sentence says of a cause.
@@ -112,30 +119,30 @@ _CAUSES = {
 }
 
 
-def _statement(table: list[dict[str, Any]], named: list[dict[str, Any]], ranks: int, absent: bool) -> str:
+def _statement(table: list[Row], named: list[Row], ranks: int, absent: bool) -> str:
     """Who makes the others wait, and why; or that nobody does."""
     late, last = sum(r["late_ns"] for r in table), sum(r["times_last"] for r in table)
     if not late and not named:
         return f"No rank makes another wait: {several(ranks, 'rank')}, on time at every communication."
     if absent and not named:
         return (
-            f"No rank of these {ranks} takes longer than ranks that do the same work; not all ranks of the job are in "
-            "the profile, and the one that is waited for may be missing."
+            f"None of these {ranks} ranks takes longer than ranks that do the same work; not all ranks of the job are "
+            "in the profile, and the one that is waited for may be missing."
         )
     chief = named[0] if named else max(table, key=lambda r: r["late_ns"])
     if not named and chief["share_pct"] <= _MOST.value:
-        spread = f"the {about(late)} for which ranks are waited for are the schedule's, or evenly spread"
+        spread = f"the {about(late)} of waiting come from the schedule, or are evenly spread"
         return f"No rank takes longer than ranks that do the same work; {spread}."
     times = f"is last in {chief['times_last']:,} of {several(last, 'collective')} and "
     waits = f"makes the others wait {about(chief['late_ns'])}" if chief["late_ns"] else "takes longer than its peers"
-    why = _CAUSES[chief["cause"]] if named else "nothing recorded says why"
+    why = _CAUSES[chief["cause"]] if chief["cause"] else "nothing recorded says why"
     more = f" ({about(chief['excess_ns'])} more than its peers)" if named and chief["excess_ns"] else ""
     others = [r["rank"] for r in named[1:]]
     beside = f"; {some_ranks(others)} {'has' if len(others) == 1 else 'have'} a cause too" if others else ""
     return f"Rank {chief['rank']} {times * bool(chief['times_last'])}{waits}; {why}{more}{beside}."
 
 
-def _link_rows(a: Across, links: SlowLinks | None) -> list[dict[str, Any]]:
+def _link_rows(a: Across, links: SlowLinks | None) -> list[dict[str, str | int | float]]:
     """Slow links as the summary has them, worst first."""
     label = {c: comm.label for c, comm in a.matched.communicators.items()}
     return [
@@ -152,7 +159,7 @@ def _link_rows(a: Across, links: SlowLinks | None) -> list[dict[str, Any]]:
 
 def _table(
     a: Across, who: Blame, slow: dict[int, Compared], late: pl.DataFrame, links: SlowLinks | None, least: float
-) -> list[dict[str, Any]]:
+) -> list[Row]:
     total = int(who.late.sum())
     place = {int(r): i for i, r in enumerate(who.ranks.tolist())}
     hosts = dict(a.ranks.select("rank", "host").iter_rows())
@@ -160,7 +167,7 @@ def _table(
     network = _network(links)
     shared = _shared_by_host(a, late)
     together = late_hosts(a)
-    table = []
+    table: list[Row] = []
     for row in late.iter_rows(named=True):
         rank, i = row["rank"], place.get(row["rank"])
         row["compute_ns"] = slow[rank].excess_ns if rank in slow else 0

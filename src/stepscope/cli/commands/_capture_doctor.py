@@ -7,7 +7,7 @@ on each of its nodes, by srun. Exit status 1 where something is missing.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypedDict
 
 from stepscope.capture import doctor, slurm
 from stepscope.capture.size import parse_size
@@ -19,16 +19,16 @@ from stepscope.cli.output import Target
 from stepscope.cli.shared import AnyFormat, MaxSize, Words
 from stepscope.errors import GateFailed
 from stepscope.model.note import noted
-from stepscope.model.result import Col, Result, rows
+from stepscope.model.result import Result, rows
 
-COLUMNS = (
-    Col("node", "host that was looked at"),
-    Col("check", "what was checked"),
-    Col("status", "ok, warning or missing"),
-    Col("found", "what there is"),
-    Col("needed", "what there must be"),
-    Col("fix", "what to do"),
-)
+
+class Row(TypedDict):
+    node: Annotated[str, "host that was looked at"]
+    check: Annotated[str, "what was checked"]
+    status: Annotated[str, "ok, warning or missing"]
+    found: Annotated[str, "what there is"]
+    needed: Annotated[str, "what there must be"]
+    fix: Annotated[str, "what to do"]
 
 
 def _doctor(
@@ -64,7 +64,7 @@ def _doctor(
         notes.append(noted("slurm-allocation", job=job.job, nodes=job.nodes, left=left))
         table = [c.row() for c in doctor.examine_nodes(spec, job, gpus)]
     missing = [row for row in table if row["status"] == "missing"]
-    result = Result(rows(COLUMNS, table), notes=notes, command="capture doctor")
+    result = Result(rows(Row, table), notes=notes, command="capture doctor")
     result.summary = {"missing": len(missing), "nodes": len({row["node"] for row in table})}
     target.write(result)
     if missing:

@@ -14,7 +14,7 @@ import importlib.util
 import shlex
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
 
 import click
 
@@ -28,7 +28,7 @@ from stepscope.cli.shared import Labels, Memory, NoCache, Nsys, Words
 from stepscope.derive.rank.pattern import check_pattern
 from stepscope.errors import BadInput
 from stepscope.model.option import Shell
-from stepscope.model.result import Col, Result, rows
+from stepscope.model.result import Result, names, rows
 from stepscope.model.statement import STATEMENT, several
 from stepscope.model.units import about
 
@@ -37,15 +37,15 @@ if TYPE_CHECKING:
 
     from stepscope.api.suspects import Suspects
 
-COLUMNS = (
-    Col("name", "short name"),
-    Col("grid", "grid size"),
-    Col("block", "block size"),
-    Col("launches", "how often the window launches it"),
-    Col("total_ns", "how long these take"),
-    Col("share_pct", "of the compute of the window"),
-    Col("needed", "launches to measure, so that all of its works are seen"),
-)
+
+class Row(TypedDict):
+    name: Annotated[str, "short name"]
+    grid: Annotated[str, "grid size"]
+    block: Annotated[str, "block size"]
+    launches: Annotated[int, "how often the window launches it"]
+    total_ns: Annotated[int, "how long these take"]
+    share_pct: Annotated[float, "of the compute of the window"]
+    needed: Annotated[str, "launches to measure, so that all of its works are seen"]
 
 
 def _ncu(
@@ -98,7 +98,7 @@ def _ncu(
     )  # fmt: skip
     if profiles:
         if kernel is not None:
-            raise BadInput("--kernel and --from exclude each other", "the timeline says which kernels take the time")
+            raise BadInput("--kernel and --from cannot be combined", "the timeline says which kernels take the time")
         with progress.shown():
             profile = api.open(*profiles, cache=not no_cache, nsys=nsys, labels=labels)
             need_timeline(profile, "capture ncu --from")
@@ -134,7 +134,7 @@ def _of_suspects(base: ncu.Measurement, suspects: Suspects, warmup: int) -> ncu.
 
 
 def _table(suspects: Suspects) -> pl.DataFrame:
-    return rows(COLUMNS, [{c.name: getattr(kind, c.name) for c in COLUMNS} for kind in suspects.kinds])
+    return rows(Row, [{name: getattr(kind, name) for name in names(Row)} for kind in suspects.kinds])
 
 
 def _cost_of_each(wanted: ncu.Measurement) -> str:

@@ -9,7 +9,7 @@ memory a rank needs, as `stepscope memory --model` estimates it. With --preset i
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypedDict
 
 from stepscope.capture import slurm, world
 from stepscope.capture.plan import Plan
@@ -22,10 +22,16 @@ from stepscope.errors import BadInput
 from stepscope.model import declared
 from stepscope.model.option import Shell
 from stepscope.model.ranks import ranks_text
-from stepscope.model.result import Col, Result, rows
+from stepscope.model.result import Result, rows
+from stepscope.model.statement import several
 from stepscope.model.units import size
 
-COLUMNS = (Col("what", "part of the plan"), Col("value", "its value"), Col("why", "where it comes from"))
+
+class Row(TypedDict):
+    what: Annotated[str, "part of the plan"]
+    value: Annotated[float, "its value"]
+    why: Annotated[str, "where it comes from"]
+
 
 #: Micro-batches whose activations the first stage of a schedule holds, beyond one for each stage.
 _MORE_IN_FLIGHT = {"dualpipev": 1}
@@ -54,8 +60,8 @@ def _plan(
     mesh = " ".join(f"{a}={getattr(made, a)}" for a in ("pp", "dp", "cp", "ep", "tp"))
     steps = f"{made.warmup} + {made.steps}"
     table = [
-        ("world", f"{made.world} ranks", mesh),
-        ("nodes", f"{made.nodes} of {made.gpus_per_node} GPUs", f"{made.ranks_per_node} ranks on each"),
+        ("world", several(made.world, "rank"), mesh),
+        ("nodes", f"{made.nodes} of {made.gpus_per_node} GPUs", f"{several(made.ranks_per_node, 'rank')} on each"),
         ("micro-batches", str(made.micro_batches), f"the median chunk of {made.schedule} is steady on every stage"),
         ("global batch", str(made.global_batch), f"micro-batches · mbs {made.mbs} · dp {made.dp} · ep {made.ep}"),
         ("steps", steps, "warm-up + profiled"),
@@ -68,7 +74,7 @@ def _plan(
         table.append(_memory(made, asked.model, precision, zero, recompute))
     cells = [dict(zip(("what", "value", "why"), row, strict=True)) for row in table]
     summary = {"plan": made.as_dict()} if target.format == "json" else {}
-    target.write(Result(rows(COLUMNS, cells), summary=summary, command="capture plan", ranks=made.world))
+    target.write(Result(rows(Row, cells), summary=summary, command="capture plan", ranks=made.world))
 
 
 def _memory(made: Plan, named: str, precision: str, zero: int | None, recompute: bool) -> tuple[str, str, str]:

@@ -34,7 +34,7 @@ def _look(profile: Profiles, *, reading: Reading) -> None:
 
 def _no_steps(ranges: bool, words: str) -> str:
     """Why nothing is said of a step, and what finds or marks one."""
-    from stepscope.render.table import wrapped
+    from stepscope.render.layout import wrapped
 
     said = "Nothing marks a step in this trace, so that all figures are of the whole capture."
     listed = f" `stepscope nvtx {words}` lists its ranges: --anchor REGEX names the one that stands for a step."

@@ -14,7 +14,7 @@ import click
 from stepscope.cli.complete import completing
 from stepscope.cli.suggest import Suggesting
 
-PARTS = ("plan", "run", "ncu", "hang", "merge", "doctor", "verify")
+PARTS = ("plan", "run", "ncu", "nccl", "hang", "merge", "doctor", "verify")
 
 
 def _question(name: str) -> str:

@@ -2,7 +2,7 @@
 
 First, what else differs between the sides: GPU, mesh, shapes, software, capture. Then the median step of both, and
 the difference split into parts (or by stage, rank, kernel family or kernel), which sum to it; a 95 % interval for each;
-and a verdict: faster, slower, no difference, or cannot tell. A step lasts to the first op of the next one.
+and a verdict: faster, slower, no difference, or cannot tell. A step lasts from the end of the one before to its own.
 
 Files of a side are the ranks of one run. Where a rank occurs twice they are repeated runs: one per folder, or per file.
 With several runs, runs are compared, not steps. docs/compare.md says more.

@@ -1,4 +1,4 @@
-"""Is this run within limits of a baseline? For CI: exit 1 where not, with Markdown and JUnit to show.
+"""Is this run within the limits of a baseline? For CI: exits 1 if not, and writes Markdown and JUnit.
 
 `gate PROFILE --save NAME` keeps PROFILE as a baseline, in .stepscope/baselines/NAME.json, which is to be committed;
 `gate PROFILE --baseline NAME` compares PROFILE with it; `gate BASE --to NEW` compares two profiles.
@@ -76,7 +76,7 @@ def _gate(
         return
     if baseline is not None:
         if to:
-            raise BadInput("--baseline and --to are both a side to compare with", "give one of them")
+            raise BadInput("--baseline and --to both name what to compare with", "give one of them")
         if not base:
             raise BadInput("no profile to check", "name it: gate PROFILE --baseline NAME")
         first, second = str(path_of(baseline)), list(base)
@@ -151,7 +151,7 @@ def _save(
     from stepscope.compare.resolution import resolution
 
     if to or name is not None:
-        raise BadInput("--save keeps one profile, and compares nothing", "leave out --to and --baseline")
+        raise BadInput("--save only saves one profile, and compares nothing", "leave out --to and --baseline")
     if not base:
         raise BadInput("no profile to save", "name it: gate PROFILE --save NAME")
     spare(base, Target("json", path_of(saved)))

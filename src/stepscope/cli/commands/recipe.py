@@ -165,7 +165,7 @@ def _folder(name: str, wanted: str | None, force: bool) -> Path | None:
     if folder.exists() and not folder.is_dir():
         raise BadInput(f"-o {folder}: is a file", "name a folder")
     if folder.exists() and any(folder.iterdir()) and not force:
-        raise BadInput(f"-o {folder}: is there already", "add --force, or name another folder")
+        raise BadInput(f"-o {folder}: already exists", "add --force, or name another folder")
     if not folder.parent.is_dir():
         raise BadInput(f"-o {folder}: no directory {folder.parent}", "make it first")
     return folder

@@ -17,9 +17,9 @@ from stepscope.api.options import Window
 from stepscope.capture.size import show_size
 from stepscope.cli import output, progress
 from stepscope.cli.declare import command_of
-from stepscope.cli.memory import snapshots_of
 from stepscope.cli.shared import Labels, NoCache, Nsys, Profiles, RankNumbers, Reading, Taxonomy, Workers
 from stepscope.errors import BadInput
+from stepscope.files import budget
 from stepscope.model.command_line import command_line
 from stepscope.model.option import Shell
 
@@ -100,3 +100,10 @@ def _over(paths: tuple[str, ...], path: Path | None, reading: Reading) -> None:
 
 
 command = command_of(_report)
+
+
+def snapshots_of(given: tuple[str, ...]) -> tuple[str, ...]:
+    """`report --memory` takes allocator snapshots, too: what reads as a size is the budget, the rest is files."""
+    sizes = [text for text in given if budget.size_of(text) is not None]
+    budget.keep(sizes[-1] if sizes else None)
+    return tuple(text for text in given if text not in sizes)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated
 
 import click
@@ -47,12 +48,12 @@ def _rules(
     nsys.run(profile, orders, showing, reading, _text)
 
 
-def _text(order: nsys.Order, answer: Answer) -> str:
-    text = nsys.text_of(order, answer, order.report.advice)
+def _text(order: nsys.Order, answer: Answer) -> Iterable[str]:
+    text = "".join(nsys.text_of(order, answer, order.report.advice))
     rows = order.args.number("rows")
     more = f"\nOnly the first {rows} are shown; rows=-1 shows all.\n" if 0 < rows == answer.frame.height else ""
     advice = "\n".join(textwrap.wrap(order.report.advice, _WIDTH)) + "\n\n" if text else "Nothing found.\n"
-    return nsys.titled(order, text + (more if order.format.name in ("column", "table") else ""), advice)
+    return nsys.titled(order, [text + (more if order.format.name in ("column", "table") else "")], advice)
 
 
 command = command_of(_rules)

@@ -2,8 +2,8 @@
 
 Prints an address that only you have: it carries a token, and the server listens on this machine alone. The page gets
 what a view shows, by level of detail, so that millions of ops open at once. Select a stretch of time for its breakdown,
-overlap and top kernels, as the commands print them. docs/serve.md describes it. It needs the extra `web` (pip install
-'stepscope[web]').
+overlap and top kernels, as the commands print them. docs/serve.md describes it. It needs the extra `web`; if it is
+missing, the command says how to install it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from stepscope.errors import BadInput, extra
 from stepscope.model.option import Shell
 
 if TYPE_CHECKING:
-    from stepscope.web.scene import Scene
+    from stepscope.web.scene import Served
 
 _IDLE_MINUTES = 60
 
@@ -63,7 +63,7 @@ def _serve(
         click.echo(f"nobody asked for {idle:g} minutes: stopped", err=True)
 
 
-def _opened(paths: tuple[str, ...], reading: Reading) -> Scene:
+def _opened(paths: tuple[str, ...], reading: Reading) -> Served:
     from stepscope import questions
     from stepscope.web.scene import scene_of
 

@@ -74,7 +74,7 @@ def _simulate_hang(folder: Path, text: str, fault: tuple[str, ...], write: str, 
     from stepscope.simulate.hang.run import simulate_hang
 
     if fault:
-        raise BadInput("--hang and --fault exclude each other", "a job that hangs leaves dumps, not traces")
+        raise BadInput("--hang and --fault cannot be combined", "a job that hangs leaves dumps, not traces")
     formats = {"nsys": ("pickle",), "pickle": ("pickle",), "json": ("json",), "pickle,json": ("pickle", "json")}
     if write not in formats:
         raise BadInput(f"--write {write}: not a format of dumps", "give pickle, json, or pickle,json")

@@ -3,12 +3,13 @@
 stepscope sql traces/ 'SELECT rank, count(*) AS kernels FROM ops GROUP BY rank'. QUERY is the last argument: one
 statement, a file that ends in .sql, or - for standard input. `SELECT * FROM tables` and `SELECT * FROM columns` list
 what there is; docs/cookbook.md has queries to start from. Only SELECT (WITH), EXPLAIN and DESCRIBE pass: nothing is
-written, and no other file is read. Only tables that the query mentions are read. It needs the extra `sql` (pip install
-'stepscope[sql]').
+written, and no other file is read. Only tables that the query mentions are read. It needs the extra `sql`; if it is
+missing, the command says how to install it.
 """
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -26,7 +27,7 @@ _LIMIT = 1000
 #: A query that takes longer is stopped: most likely it joins every row with every other.
 _LONGEST = "120s"
 #: How a query begins.
-_BEGIN = ("select ", "with ", "describe ", "explain ", "from ")
+_BEGIN = re.compile(r"[\s(]*(select|with|from|describe|explain|pivot|unpivot|values|table|summarize|show)\b", re.I)
 
 
 def _sql(
@@ -44,9 +45,10 @@ def _sql(
     target = output.target
     seconds = nanoseconds(timeout, "--timeout", plain="s") / 1e9
     text = _text(query)
-    if profile and _is_query(profile[0]) and Path(query).exists():
-        files = shlex.join([query, *profile[1:]])
-        raise BadInput("the query comes last", f"stepscope sql {files} {shlex.quote(profile[0])}")
+    early = next((given for given in profile if _is_query(given)), None)
+    if early is not None and Path(query).exists():
+        files = shlex.join([given for given in (*profile, query) if given != early])
+        raise BadInput("the query comes last", f"stepscope sql {files} {shlex.quote(early)}")
     if not profile:
         raise BadInput("one argument is missing", "give PROFILE..., then the query: stepscope sql PROFILE 'SELECT …'")
     with progress.shown():
@@ -58,7 +60,7 @@ def _sql(
 
 
 def _is_query(text: str) -> bool:
-    return text.lstrip("( \n").lower().startswith(_BEGIN) and not Path(text[:200]).exists()
+    return _BEGIN.match(text) is not None and not Path(text[:200]).exists()
 
 
 def _text(query: str) -> str:

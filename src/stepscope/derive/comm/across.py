@@ -219,7 +219,9 @@ def clock_notes(profile: Profile, a: Across, how: str) -> list[Note]:
         notes.append(noted("clocks-unconnected", some=texts))
     if c.n.any():
         clocks = len(np.unique(c.same))
-        shared = "" if clocks == sources else ", which share one" if clocks == 1 else f", {clocks} different ones"
+        shared = (
+            "" if clocks == sources else " (they share one clock)" if clocks == 1 else f" ({clocks} different ones)"
+        )
         worst = float(np.nanmax(c.residual_p50))
         notes.append(noted("clocks-aligned", files=sources, shared=shared, p50=about(worst), p95=about(c.residual)))
     return notes

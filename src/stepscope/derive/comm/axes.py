@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 WORLD = "world"
 #: Axis that a purpose serves.
 AXIS_OF = {"ep_a2a": "ep", "ep_meta": "ep", "cp_ring": "cp", "pp_p2p": "pp", "tp": "tp", "dp": "dp"}
+AXIS_OF |= {"dp_grads": "dp", "dp_params": "dp"}
 #: What communication along an axis is for, as far as the axis alone tells.
 PURPOSE_OF = {"ep": "ep_a2a", "pp": "pp_p2p", "cp": "cp_ring", "tp": "tp", "dp": "dp"}
 #: What frameworks call the groups of an axis: whole words of the group's name.

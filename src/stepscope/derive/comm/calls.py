@@ -10,11 +10,13 @@ An op is one row per *side*: a collective has one, a batch of sends and receives
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from stepscope.derive.comm.kinds import ALL_TO_ALL, PARTED, RECV, SEND, SEND_RECV, kinds
 from stepscope.derive.rank.data import COMM, RankData
-from stepscope.intervals.arrays import I64, NONE
+from stepscope.derive.rank.together import part, parts
+from stepscope.intervals.arrays import I64, NONE, numbered, take
 from stepscope.model.nesting import nest
 from stepscope.model.profile import Profile
 
@@ -51,31 +53,42 @@ GROUPS: dict[str, pl.DataType | type[pl.DataType]] = {
 
 def sides_of(profile: Profile, data: RankData) -> pl.DataFrame:
     """The `SIDES` of one rank, in order of launch; what they are for is left open."""
-    return data.once(_sides_of)
+    return part(data, all_sides)
 
 
-def _sides_of(data: RankData) -> pl.DataFrame:
-    profile = data.profile
+def all_sides(ranks: list[RankData]) -> pl.DataFrame:
+    """The same of several ranks."""
+    profile, ops = ranks[0].profile, parts(ranks, communication)
+    kernel = kinds(profile.names.gather(ops["name"])) if ops.height else pl.Series("kind", [], dtype=pl.String)
+    base = ops.select(*_RANK_OP, "start_ns", "end_ns", "launched_ns", "stream", kernel.alias("kernel"))
+    table = base.join(parts(ranks, linked), on=_RANK_OP, how="left", maintain_order="left")
+    table = table.with_columns(pl.coalesce("kind", "kernel").alias("kind"), pl.lit(None, pl.String).alias("purpose"))
+    table = table.sort("rank", "launched_ns", "op", maintain_order=True)
+    return table.select([pl.col(k).cast(t) for k, t in SIDES.items()])
+
+
+def communication(ranks: list[RankData]) -> pl.DataFrame:
+    """The communication ops of ranks, in order, with the thread that launched each."""
+    return pl.concat([_ops(data) for data in ranks])
+
+
+def _ops(data: RankData) -> pl.DataFrame:
     ops = np.flatnonzero(data.role == COMM)
-    kernel = kinds(profile.names.gather(data.name[ops])) if len(ops) else pl.Series("kind", [], dtype=pl.String)
-    base = pl.DataFrame(
+    launch = data.launch[ops]
+    tid = data.calls["tid"].cast(pl.Int64).to_numpy()
+    return pl.DataFrame(
         {
-            "op": ops,
+            "rank": np.full(len(ops), data.rank, np.int32),
+            "op": ops.astype(np.int64),
             "start_ns": data.start[ops],
             "end_ns": data.end[ops],
             "launched_ns": data.launched_at[ops],
             "stream": data.stream[ops],
-            "kernel": kernel.alias("kernel"),
-        },
-        schema_overrides={"op": pl.Int64},
+            "name": data.name[ops],
+            "launched": launch != NONE,
+            "tid": take(tid, launch, NONE),
+        }
     )
-    table = base.join(linked(profile, data), on="op", how="left", maintain_order="left")
-    table = table.with_columns(
-        pl.lit(data.rank, pl.Int32).alias("rank"),
-        pl.coalesce("kind", "kernel").alias("kind"),
-        pl.lit(None, pl.String).alias("purpose"),
-    )
-    return table.select([pl.col(k).cast(t) for k, t in SIDES.items()]).sort("launched_ns", "op", maintain_order=True)
 
 
 def operations(data: RankData, ops: I64) -> pl.Series:
@@ -83,26 +96,28 @@ def operations(data: RankData, ops: I64) -> pl.Series:
 
     A kernel's name is not enough: an all-to-all runs as `SendRecv`, and others' libraries name none.
     """
-    sides = data.once(_sides_of).select("op", "kind").unique("op", keep="first", maintain_order=True)  # one of a group
+    sides = sides_of(data.profile, data).select("op", "kind")
+    sides = sides.unique("op", keep="first", maintain_order=True)  # one of a group
     asked = pl.DataFrame({"op": ops}, schema={"op": pl.Int64})
     return asked.join(sides, on="op", how="left", maintain_order="left")["kind"]
 
 
+_RANK_OP, _UNIT = ["rank", "op"], ["rank", "unit"]
 _CALL = ("communicator", "kind", "bytes", "peer")
 _LINKED = ("communicator", "kind", "bytes", "parted", "seq", "send", "peer", "known_by")
 
 
 def groups_of(profile: Profile, data: RankData) -> pl.DataFrame:
     """The `GROUPS` of one rank: every communicator that it used or made."""
-    return data.once(_groups_of)
+    return part(data, all_groups)
 
 
-def _groups_of(data: RankData) -> pl.DataFrame:
-    profile = data.profile
-    if not profile.has("comms") or data.comms.height == 0:
+def all_groups(ranks: list[RankData]) -> pl.DataFrame:
+    """The same of several ranks."""
+    if (said := _said(ranks)) is None:
         return pl.DataFrame(schema=GROUPS)
-    comms = profile.once(_comms)[data.rank].drop_nulls("communicator")
-    groups = comms.group_by("communicator", maintain_order=True).agg(
+    comms = said.drop_nulls("communicator")
+    groups = comms.group_by("rank", "communicator", maintain_order=True).agg(
         pl.col("comm_rank").drop_nulls().last(),
         pl.col("comm_size").drop_nulls().max(),
         pl.col("members").drop_nulls().first(),
@@ -112,7 +127,16 @@ def _groups_of(data: RankData) -> pl.DataFrame:
         .otherwise(pl.lit("payload"))
         .alias("known_by"),
     )
-    return groups.with_columns(pl.lit(data.rank).alias("rank")).select([pl.col(k).cast(t) for k, t in GROUPS.items()])
+    return groups.select([pl.col(k).cast(t) for k, t in GROUPS.items()])
+
+
+def _said(ranks: list[RankData]) -> pl.DataFrame | None:
+    """`comms` of ranks, None where they have none."""
+    profile = ranks[0].profile
+    if not profile.has("comms") or profile.comms.height == 0:
+        return None
+    by_rank = profile.once(_comms)
+    return pl.concat([by_rank[data.rank] for data in ranks])
 
 
 def _comms(profile: Profile) -> dict[int, pl.DataFrame]:
@@ -137,76 +161,82 @@ def _texts(profile: Profile, frame: pl.DataFrame, columns: tuple[str, ...]) -> p
     )
 
 
-def linked(profile: Profile, data: RankData) -> pl.DataFrame:
-    """What the rank's `comms` say of its communication ops: per op, or per op and transfer. Computed once per rank."""
-    return data.once(_linked)
+def linked(ranks: list[RankData]) -> pl.DataFrame:
+    """What `comms` say of the communication ops of ranks: per op, or per op and transfer."""
+    comms = _said(ranks)
+    if comms is None or comms.height == 0:
+        return pl.DataFrame(schema={k: SIDES[k] for k in (*_RANK_OP, *_LINKED)})
+    ops = parts(ranks, communication)
+    on_host = comms["correlation"].is_null()
+    host = comms.filter(pl.col("tid").is_not_null() & on_host)
+    if on_host.all():
+        return _sides(_by_call(ops, host, np.empty(0, np.int32)))
+    on_kernel = _on_kernels(ranks, comms.filter(~on_host & pl.col("kind").is_not_null()))
+    rest = ops.join(on_kernel, on=_RANK_OP, how="anti", maintain_order="left")
+    units = [on_kernel, _by_call(rest, host, on_kernel["rank"].unique().to_numpy())]
+    return _sides(pl.concat(units, how="diagonal"))
 
 
-def _linked(data: RankData) -> pl.DataFrame:
-    profile = data.profile
-    if not profile.has("comms") or data.comms.height == 0:
-        return pl.DataFrame(schema={"op": pl.Int64, **{k: SIDES[k] for k in _LINKED}})
-    ops = np.flatnonzero(data.role == COMM)
-    comms = profile.once(_comms)[data.rank]
-    on_kernel = _on_kernels(data, ops, comms.filter(pl.col("correlation").is_not_null() & pl.col("kind").is_not_null()))
-    rest = ops[~np.isin(ops, on_kernel["op"].to_numpy())]
-    host = comms.filter(pl.col("tid").is_not_null() & pl.col("correlation").is_null())
-    every = on_kernel.height == 0
-    units = pl.concat([on_kernel, _by_call(data, rest, host, every)], how="diagonal")
-    return _sides(units)
-
-
-def _on_kernels(data: RankData, ops: I64, comms: pl.DataFrame) -> pl.DataFrame:
+def _on_kernels(ranks: list[RankData], comms: pl.DataFrame) -> pl.DataFrame:
     """Metadata that sits on the kernel itself."""
-    mine = pl.DataFrame({"op": ops, "correlation": data.ops["correlation"].gather(ops), "at": data.launched_at[ops]})
-    joined = mine.join(comms.unique("correlation", keep="first"), on="correlation", how="inner", maintain_order="left")
-    return joined.select("op", "at", pl.col("op").alias("unit"), *_CALL, pl.lit("metadata").alias("known_by"))
+    frames = [part(data, communication) for data in ranks]
+    ids = pl.concat([data.ops["correlation"].gather(ops["op"]) for data, ops in zip(ranks, frames, strict=True)])
+    mine = pl.concat(frames).select(*_RANK_OP, pl.col("launched_ns").alias("at"), ids.alias("correlation"))
+    key = ["rank", "correlation"]
+    joined = mine.join(comms.unique(key, keep="first"), on=key, how="inner", maintain_order="left")
+    return joined.select(*_RANK_OP, "at", pl.col("op").alias("unit"), *_CALL, pl.lit("metadata").alias("known_by"))
 
 
-def _by_call(data: RankData, ops: I64, host: pl.DataFrame, every: bool) -> pl.DataFrame:
+def _by_call(ops: pl.DataFrame, host: pl.DataFrame, partly: npt.NDArray[np.int32]) -> pl.DataFrame:
     """Ops launched within a call, or at the end of a group of calls.
 
-    With `every`, calls without a kernel are units too, with a null op: ordinals count calls, so that a kernel missing
-    from the trace does not shift those after it.
+    Calls without a kernel are units too, with a null op: ordinals count calls, so that a kernel missing from the trace
+    does not shift those after it. Not so of ranks that are known but `partly` by their calls.
     """
+    ops = ops.filter("launched")
+    op, at, of = (ops[c].to_numpy() for c in ("op", "launched_ns", "rank"))
+    start, end, depth, rank = (host[c].cast(pl.Int64).to_numpy() for c in ("start_ns", "end_ns", "depth", "rank"))
+    _, tids = numbered(np.concatenate([host["tid"].cast(pl.Int64).to_numpy(), ops["tid"].to_numpy()]))
+    threads = np.concatenate([rank, of]) * (len(tids) + 1) + tids  # of all ranks
+    thread, launching = threads[: len(rank)], threads[len(rank) :]
+    inside = nest(thread, start, end).enclosing(launching, at)
+    plain = host["call"].str.strip_prefix("nccl")
+    ends = (plain == "GroupEnd").to_numpy() & (depth == 0)
+    moves = host["kind"].is_not_null().to_numpy()
+    every = ~np.isin(rank, partly)
     # NCCL's calls have names with its prefix; torch's records are metadata.
     known_by = pl.when(pl.col("call").str.starts_with("nccl")).then(pl.lit("payload")).otherwise(pl.lit("metadata"))
-    host = host.with_columns(known_by.alias("known_by"))
-    ops = ops[data.launch[ops] != NONE]
-    launch = data.launch[ops]
-    at = data.calls["start_ns"].to_numpy()[launch] if len(ops) else np.empty(0, np.int64)
-    tid = data.calls["tid"].cast(pl.Int64).to_numpy()[launch] if len(ops) else np.empty(0, np.int64)
-    rows_tid, rows_start, rows_end = (host[c].cast(pl.Int64).to_numpy() for c in ("tid", "start_ns", "end_ns"))
-    inside = nest(rows_tid, rows_start, rows_end).enclosing(tid, at)
-    ends = (host["call"].str.replace("^nccl", "") == "GroupEnd").to_numpy() & (host["depth"] == 0).to_numpy()
-    moves = host["kind"].is_not_null().to_numpy()
-    own = (inside != NONE) & moves[np.maximum(inside, 0)] if host.height else np.zeros(len(ops), bool)
-    single = pl.DataFrame({"op": ops[own], "row": host["row"].to_numpy()[inside[own]] if host.height else ops[own]})
-    alone = host.filter(moves & (host["depth"] == 0).to_numpy())
-    units = alone.join(single.unique("row", keep="first"), on="row", how="left" if every else "inner")
-    units = units.select("op", pl.col("start_ns").alias("at"), (-1 - pl.col("row")).alias("unit"), *_CALL, "known_by")
-    parts = host.filter(moves & (host["depth"] > 0).to_numpy())
-    if parts.height == 0:
+    own = take(moves, inside, False)
+    first = np.full(len(rank), NONE, dtype=np.int64)
+    first[inside[own][::-1]] = op[own][::-1]  # of several the first
+    host = host.with_columns(known_by.alias("known_by"), thread=thread, every=every, op=first)
+    alone = host.filter(moves & (depth == 0) & (every | (first != NONE)))
+    op_or_none = pl.when(pl.col("op") != NONE).then("op").alias("op")
+    unit = (-1 - pl.col("row")).alias("unit")
+    units = alone.select("rank", op_or_none, pl.col("start_ns").alias("at"), unit, *_CALL, "known_by")
+    if not (grouped := moves & (depth > 0)).any():
         return units
-    closing = host.filter(ends).select("tid", "start_ns")
-    if closing.height == 0:  # torch records no end of a group: its launch is the end
-        free = inside == NONE
-        closing = pl.DataFrame({"tid": tid[free], "start_ns": at[free]}, schema={"tid": pl.Int64, "start_ns": pl.Int64})
-        launched = pl.DataFrame({"op": ops[free], "tid": tid[free], "at": at[free], "close": at[free]})
-    else:
-        mine = (inside != NONE) & ends[np.maximum(inside, 0)]
-        launched = pl.DataFrame({"op": ops[mine], "tid": tid[mine], "at": at[mine], "close": rows_start[inside[mine]]})
-    return pl.concat([units, _grouped(parts, closing, launched, every)], how="diagonal_relaxed")
+    free = (inside == NONE) & ~np.isin(of, rank[ends])  # torch records no end of a group: its launch is the end
+    close = take(start, inside, 0)
+    close[free] = at[free]
+    mine = free | take(ends, inside, False)
+    launched = pl.DataFrame({"op": op[mine], "thread": launching[mine], "at": at[mine], "close": close[mine]})
+    closing = pl.DataFrame({"thread": np.r_[thread[ends], launching[free]], "close": np.r_[start[ends], at[free]]})
+    return pl.concat([units, _grouped(host.filter(grouped), closing, launched)], how="diagonal_relaxed")
 
 
-def _grouped(parts: pl.DataFrame, closing: pl.DataFrame, launched: pl.DataFrame, every: bool) -> pl.DataFrame:
+def _grouped(parts: pl.DataFrame, closing: pl.DataFrame, launched: pl.DataFrame) -> pl.DataFrame:
     """Calls inside groups, joined to the kernels that the end of their group launched."""
-    closing = closing.select(pl.col("tid").cast(pl.Int64), pl.col("start_ns").alias("close")).unique().sort("close")
-    calls = parts.with_columns(pl.col("tid").cast(pl.Int64)).sort("start_ns", maintain_order=True)
+    calls = parts.drop("op").sort("start_ns", maintain_order=True)
     calls = calls.join_asof(
-        closing, left_on="start_ns", right_on="close", by="tid", strategy="forward", check_sortedness=False
+        closing.unique().sort("close"),
+        left_on="start_ns",
+        right_on="close",
+        by="thread",
+        strategy="forward",
+        check_sortedness=False,
     ).drop_nulls("close")
-    group = ["tid", "close"]
+    group = ["thread", "close"]
     calls = calls.with_columns(
         # Which communicator of the group: the first one called is 0; unknown ones are one.
         pl.col("communicator").fill_null("").rank("dense").over(group).alias("dense"),
@@ -239,20 +269,19 @@ def _grouped(parts: pl.DataFrame, closing: pl.DataFrame, launched: pl.DataFrame,
         how="left",
         maintain_order="left",
     )
-    if not every:
-        calls = calls.drop_nulls("op")
+    calls = calls.filter(pl.col("op").is_not_null() | pl.col("every"))
     unit = pl.coalesce(pl.col("op"), -1 - pl.col("row").min().over(*group, "dense"))
-    return calls.select("op", pl.col("start_ns").alias("at"), unit.alias("unit"), *_CALL, "known_by")
+    return calls.select(*_RANK_OP, pl.col("start_ns").alias("at"), unit.alias("unit"), *_CALL, "known_by")
 
 
 def _sides(units: pl.DataFrame) -> pl.DataFrame:
     """The calls of one unit become one collective, or one side per transfer; with ordinals."""
     two = pl.col("kind").is_in([SEND, RECV])
-    units = units.sort("at", maintain_order=True).with_columns(two.all().over("unit").alias("p2p"))
+    units = units.sort("rank", "at", maintain_order=True).with_columns(two.all().over(_UNIT).alias("p2p"))
     units = units.with_columns(_is_all_to_all(units).alias("exchange"))
     grouped = (
         units.filter(~pl.col("p2p") | pl.col("exchange"))
-        .group_by("unit", maintain_order=True)
+        .group_by(_UNIT, maintain_order=True)
         .agg(
             pl.col("op").first(),
             pl.col("communicator").first(),
@@ -272,7 +301,7 @@ def _sides(units: pl.DataFrame) -> pl.DataFrame:
         )
         .with_columns(
             ((pl.col("known_by") == "payload") & pl.col("kind").is_in(PARTED) & ~pl.col("exchange")).alias("parted"),
-            pl.int_range(pl.len()).over("communicator").alias("seq"),
+            pl.int_range(pl.len()).over("rank", "communicator").alias("seq"),
             pl.lit(None, pl.Boolean).alias("send"),
         )
     )
@@ -280,18 +309,21 @@ def _sides(units: pl.DataFrame) -> pl.DataFrame:
         (pl.col("kind") == SEND).alias("send"), pl.lit(False).alias("parted")
     )
     transfers = transfers.with_columns(
-        pl.int_range(pl.len()).over("communicator", "peer", "send").alias("seq"), pl.lit(SEND_RECV).alias("kind")
+        pl.int_range(pl.len()).over("rank", "communicator", "peer", "send").alias("seq"),
+        pl.lit(SEND_RECV).alias("kind"),
     )
     known = pl.when(pl.col("communicator").is_not_null()).then("known_by").alias("known_by")
-    both = pl.concat([f.select("op", *_LINKED) for f in (grouped, transfers)], how="vertical_relaxed")
-    return both.drop_nulls("op").with_columns(known)
+    both = pl.concat([f.select(*_RANK_OP, *_LINKED) for f in (grouped, transfers)], how="vertical_relaxed")
+    return both.drop_nulls("op").with_columns(known).sort("rank", maintain_order=True)
 
 
 def _is_all_to_all(units: pl.DataFrame) -> pl.Series:
     """Whether a unit sends to every rank of its communicator, itself too, and receives from each."""
+    if not units["p2p"].any():
+        return pl.repeat(False, units.height, dtype=pl.Boolean, eager=True)
     part = (
         units.filter("p2p")
-        .group_by("unit")
+        .group_by(_UNIT)
         .agg(
             pl.col("peer").filter(pl.col("kind") == SEND).sort().alias("to"),
             pl.col("peer").filter(pl.col("kind") == RECV).sort().alias("from"),
@@ -300,5 +332,5 @@ def _is_all_to_all(units: pl.DataFrame) -> pl.Series:
     )
     counted = pl.int_ranges(pl.col("n")).cast(pl.List(pl.Int32))
     all_of_them = (pl.col("n") >= 2) & (pl.col("to") == pl.col("from")) & (pl.col("to") == counted)
-    part = part.select("unit", all_of_them.alias("exchange"))
-    return units.join(part, on="unit", how="left", maintain_order="left")["exchange"].fill_null(False)
+    part = part.select(*_UNIT, all_of_them.alias("exchange"))
+    return units.join(part, on=_UNIT, how="left", maintain_order="left")["exchange"].fill_null(False)

@@ -36,7 +36,7 @@ def outside_notes(profile: Profile, chosen: Windows) -> list[Note]:
 
 
 def _left_out(profile: Profile, chosen: Windows, kind: Kind) -> str | None:
-    """`3.1 ms of the step's 9 ms of communication (34 %, all ranks) lie outside it: pp_p2p 2 ms, dp 1.1 ms`."""
+    """`3.1 ms of the step's 9 ms of communication (34 %, all ranks) lies outside it: pp_p2p 2 ms, dp 1.1 ms`."""
     inside = 0
     outside: Counter[str] = Counter()
     for data in ranks_of(profile):
@@ -56,7 +56,7 @@ def _left_out(profile: Profile, chosen: Windows, kind: Kind) -> str | None:
         return None
     whole, share = about(inside + total), 100 * total / (inside + total)
     return (
-        f"{about(total)} of the step's {whole} of communication ({share:.0f} %, all ranks) lie outside it"
+        f"{about(total)} of the step's {whole} of communication ({share:.0f} %, all ranks) lies outside it"
         f"{_named(outside)}"
     )
 

@@ -6,6 +6,8 @@ Told by when it comes, beside kernels whose names say forward or backward, and b
 - gathers of a communicator that also reduces gradients are of parameters (`dp_params`): FSDP's, ZeRO's;
 - reductions within forward passes, too, are tensor parallelism's (`tp`), with its gathers; where nothing is trained,
   there are no gradients, and all reductions are;
+- in a group whose name says that it is data-parallel, reductions are of gradients wherever they come, and gathers of
+  parameters where the group also reduces;
 - transfers that always send to one peer and receive as much from another are a ring (`cp_ring`): a pipeline's go back
   where they came from, and its first and last ones go one way.
 
@@ -17,9 +19,10 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from stepscope.derive.comm.calls import sides_of
+from stepscope.derive.comm.calls import all_sides
 from stepscope.derive.comm.kinds import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER, SEND_RECV
 from stepscope.derive.rank.data import COMPUTE, RankData
+from stepscope.derive.rank.together import part, parts
 from stepscope.intervals.arrays import I64
 from stepscope.model.threshold import Threshold
 
@@ -51,38 +54,50 @@ _FEWEST = Threshold(
 def by_pattern(data: RankData, ops: I64) -> pl.Series:
     """The purpose of each communication op; null where no pattern tells."""
     purposes = data.once(_purposes)
-    asked = pl.DataFrame({"op": ops}, schema={"op": pl.Int64})
-    return asked.join(purposes, on="op", how="left", maintain_order="left")["purpose"]
+    return pl.Series("purpose", [purposes.get(op) for op in ops.tolist()], dtype=pl.String)
 
 
-def _purposes(data: RankData) -> pl.DataFrame:
+def _purposes(data: RankData) -> dict[int, str]:
     """Ops and purposes of all communicators of a rank."""
-    sides = sides_of(data.profile, data).drop_nulls("communicator")
-    parts = [pl.DataFrame(schema={"op": pl.Int64, "purpose": pl.String})]
-    marks = _marks(data) if sides.height else None
-    for table in sides.partition_by("communicator", maintain_order=True):
-        if marks is not None:
-            parts += _of_communicator(data, table, marks)
-    return pl.concat(parts).unique("op", keep="first", maintain_order=True)
-
-
-def _of_communicator(data: RankData, table: pl.DataFrame, marks: tuple[I64, I64]) -> list[pl.DataFrame]:
-    bulk = table.filter(pl.col("bytes") > _NUMBERS.value)
-    reductions = bulk.filter(pl.col("kind").is_in([ALL_REDUCE, REDUCE_SCATTER]))
-    gathers = bulk.filter(pl.col("kind") == ALL_GATHER)
-    purposes = []
-    if reductions.height >= _FEWEST.count:
-        served = _reduces(data, reductions, marks)
+    bulk = part(data, _bulk)
+    op, communicator = bulk["op"].to_numpy(), bulk["nth"].to_numpy()
+    reduces, gathers, moves = (bulk[c].to_numpy() for c in ("reduces", "gathers", "moves"))
+    purposes: dict[int, str] = {}
+    for nth in np.unique(communicator):
+        mine = communicator == nth
+        reductions = op[mine & reduces]
+        served = _reduces(data, reductions) if len(reductions) >= _FEWEST.count else None
         if served is not None:
-            purposes.append(_all(reductions, served))
-            purposes.append(_all(gathers, DP_PARAMS if served == DP_GRADS else TP))
-    if _is_ring(transfers := bulk.filter(pl.col("kind") == SEND_RECV)):
-        purposes.append(_all(transfers, CP_RING))
+            _serve(purposes, reductions, served)
+            _serve(purposes, op[mine & gathers], DP_PARAMS if served == DP_GRADS else TP)
+        if np.count_nonzero(mine & moves) >= 2 * _FEWEST.count and _is_ring(bulk.filter(mine & moves)):
+            _serve(purposes, op[mine & moves], CP_RING)
     return purposes
 
 
-def _all(table: pl.DataFrame, purpose: str) -> pl.DataFrame:
-    return table.select("op", pl.lit(purpose).alias("purpose"))
+def _bulk(ranks: list[RankData]) -> pl.DataFrame:
+    """What communicators move, apart from numbers, with what is done; `nth` of them in the order of their first use."""
+    sides = parts(ranks, all_sides).drop_nulls("communicator").with_row_index("nth")
+    nth = pl.col("nth").first().over("rank", "communicator")
+    does = {"reduces": [ALL_REDUCE, REDUCE_SCATTER], "gathers": [ALL_GATHER], "moves": [SEND_RECV]}
+    bulk = sides.select("rank", "op", "kind", "bytes", "send", "peer", nth).filter(pl.col("bytes") > _NUMBERS.value)
+    return bulk.with_columns(pl.col("kind").is_in(of).fill_null(False).alias(what) for what, of in does.items())
+
+
+def in_data_parallel(ranks: list[RankData], ops: pl.DataFrame) -> pl.Series:
+    """What each op would be for, were its communicator data-parallel; null of numbers, and where use says nothing."""
+    bulk = parts(ranks, all_sides).filter(pl.col("bytes") > _NUMBERS.value)
+    reduces = pl.col("kind").is_in([ALL_REDUCE, REDUCE_SCATTER])
+    gathers = (pl.col("kind") == ALL_GATHER) & reduces.any().over("rank", "communicator")
+    use = pl.when(reduces).then(pl.lit(DP_GRADS)).when(gathers).then(pl.lit(DP_PARAMS)).alias("use")
+    told = bulk.select("rank", "op", use).unique(["rank", "op"], keep="first")
+    return ops.join(told, on=["rank", "op"], how="left", maintain_order="left")["use"]
+
+
+def _serve(purposes: dict[int, str], ops: I64, purpose: str) -> None:
+    """What these ops are for, unless an earlier communicator of theirs told."""
+    for op in ops.tolist():
+        purposes.setdefault(op, purpose)
 
 
 def _marks(data: RankData) -> tuple[I64, I64]:
@@ -101,14 +116,14 @@ def _passes(names: pl.Series) -> I64:
     return table.select(mark.fill_null(0).cast(pl.Int64)).to_series().to_numpy()
 
 
-def _reduces(data: RankData, reductions: pl.DataFrame, marks: tuple[I64, I64]) -> str | None:
+def _reduces(data: RankData, reductions: I64) -> str | None:
     """What a communicator reduces: gradients, or parts of activations; null where nothing tells passes apart."""
-    at, which = marks
+    at, which = data.once(_marks)
     if not (which == _BWD).any():
         return TP if (which == _FWD).any() else None
     if not (which == _FWD).any():
         return None
-    nth = np.searchsorted(at, data.launched_at[reductions["op"].to_numpy()])
+    nth = np.searchsorted(at, data.launched_at[reductions])
     before = np.where(nth > 0, which[np.maximum(nth - 1, 0)], 0)
     after = np.where(nth < len(which), which[np.minimum(nth, len(which) - 1)], 0)
     inside = (before == _FWD) & (after == _FWD)
@@ -120,8 +135,6 @@ def _is_ring(transfers: pl.DataFrame) -> bool:
 
     Between two ranks nothing tells a ring from a pipeline that exchanges both ways at once.
     """
-    if transfers.height < 2 * _FEWEST.count:
-        return False
     peers = {
         bool(send): of["peer"].unique().to_list()
         for (send,), of in transfers.partition_by("send", as_dict=True).items()

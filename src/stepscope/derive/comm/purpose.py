@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 from msgspec import Struct
 
-from stepscope.derive.comm.axes import purpose_by_name
-from stepscope.derive.comm.calls import groups_of, linked
+from stepscope.derive.comm.axes import PURPOSE_OF, purpose_by_name
+from stepscope.derive.comm.calls import all_groups, communication, linked
 from stepscope.derive.comm.kinds import ALL_TO_ALL, SEND_RECV, of_experts
-from stepscope.derive.comm.patterns import by_pattern
-from stepscope.derive.rank.data import COMM, RankData
+from stepscope.derive.comm.patterns import by_pattern, in_data_parallel
+from stepscope.derive.rank.data import RankData
+from stepscope.derive.rank.together import part, parts
 from stepscope.intervals.arrays import I64, NONE, numbered
 from stepscope.model.first_match import first_true
 from stepscope.model.label_rules import Purpose
@@ -25,19 +27,22 @@ _RANGE, _STAGE = "range", "stage "
 
 def purpose_of(profile: Profile, data: RankData, ops: I64) -> pl.Series:
     """Purpose of each communication op: `ep_a2a`, `cp_ring`, `ep_meta`, `pp_p2p`, a group's axis, or `unknown`."""
-    communication, purposes = data.once(_purposes)
-    return purposes.gather(np.searchsorted(communication, ops))
+    known = part(data, _purposes)
+    return known["purpose"].gather(np.searchsorted(known["op"].to_numpy(), ops))
 
 
-def _purposes(data: RankData) -> tuple[I64, pl.Series]:
-    """All communication ops of the rank, and the purpose of each."""
-    ops = np.flatnonzero(data.role == COMM).astype(np.int64)
-    by_range = _by_range(data.profile, data, ops)
-    by_group = _by_group(data.profile, data, ops)
-    by_library = _by_library(data, ops)
-    by_operation = _by_operation(data.profile, data, ops)
-    purpose_of = pl.coalesce(by_range, by_group, by_library, by_pattern(data, ops), by_operation, pl.lit(UNKNOWN))
-    return ops, pl.select(purpose_of.alias("purpose")).to_series()
+def _purposes(ranks: list[RankData]) -> pl.DataFrame:
+    """All communication ops of ranks, and the purpose of each."""
+    profile, ops = ranks[0].profile, parts(ranks, communication).select("rank", "op", "name")
+    rows = [(data, part(data, communication)["op"].to_numpy()) for data in ranks]
+    by_group, by_operation = _by_link(ranks, ops)
+    by_range = pl.concat([_by_range(profile, data, mine) for data, mine in rows])
+    by_use = pl.concat([by_pattern(data, mine) for data, mine in rows])
+    told = [by_range, by_group, _by_library(profile, ops["name"].to_numpy()), by_use, by_operation]
+    if (parallel := by_group == PURPOSE_OF["dp"]).any():
+        # A group that is called data-parallel serves gradients or parameters: what is done in it says which.
+        told.insert(1, pl.select(pl.when(parallel).then(in_data_parallel(ranks, ops))).to_series())
+    return ops.select("rank", "op", pl.coalesce(*told, pl.lit(UNKNOWN)).alias("purpose"))
 
 
 def unanimous(purposes: pl.Series) -> str:
@@ -86,40 +91,39 @@ def _applies(rule: Purpose, data: RankData) -> bool:
     return rule.axis is None or (setup is not None and setup.size(rule.axis) > 1)
 
 
-def _by_group(profile: Profile, data: RankData, ops: I64) -> pl.Series:
-    """From the name of each op's communicator, which may say its axis, as far as the trace links them."""
-    groups = groups_of(profile, data)
-    purposes = {name: purpose_by_name(name) for name in groups["name"].drop_nulls().unique().to_list()}
-    by_name = pl.col("name").replace_strict(purposes, default=None, return_dtype=pl.String)
-    return _of_links(profile, data, ops, by_name)
+def _by_link(ranks: list[RankData], ops: pl.DataFrame) -> tuple[pl.Series, pl.Series]:
+    """By what the trace links each op to: the name of its communicator, which may say its axis; and the operation.
 
-
-def _by_operation(profile: Profile, data: RankData, ops: I64) -> pl.Series:
-    """Transfers between pairs are a pipeline's, and an all-to-all among some of the ranks is that of experts."""
-    world = data.world_size or groups_of(profile, data)["comm_size"].max()
-    some = pl.col("comm_size") < pl.lit(world)
+    Transfers between pairs are a pipeline's, and an all-to-all among some of the ranks is that of experts.
+    """
+    links, groups = parts(ranks, linked), parts(ranks, all_groups)
+    if links.height == 0 or ops.height == 0:
+        unknown = pl.Series([None] * ops.height, dtype=pl.String)
+        return unknown, unknown
+    by_name = [None if name is None else purpose_by_name(name) for name in groups["name"].to_list()]
+    stated = pl.when(pl.col("world_size") > 0).then("world_size")
+    world = groups.select("rank").join(
+        ranks[0].profile.ranks.select("rank", stated), on="rank", how="left", maintain_order="left"
+    )
+    of_group = groups.select(
+        *("rank", "communicator"),
+        (pl.col("comm_size") < pl.coalesce(world["world_size"], pl.col("comm_size").max().over("rank"))).alias("some"),
+        by_name=pl.Series(by_name, dtype=pl.String),
+    )
     by_operation = (
         pl.when(pl.col("kind") == SEND_RECV)
         .then(pl.lit("pp_p2p"))
-        .when((pl.col("kind") == ALL_TO_ALL) & some)
+        .when((pl.col("kind") == ALL_TO_ALL) & pl.col("some"))
         .then(pl.lit("ep_a2a"))
     )
-    return _of_links(profile, data, ops, by_operation)
+    by_op = links.unique(["rank", "op"], keep="first").join(of_group, on=["rank", "communicator"])
+    by_op = by_op.select("rank", "op", "by_name", by_operation.alias("by_operation"))
+    found = ops.join(by_op, on=["rank", "op"], how="left", maintain_order="left")
+    return found["by_name"], found["by_operation"]
 
 
-def _of_links(profile: Profile, data: RankData, ops: I64, purpose: pl.Expr) -> pl.Series:
-    """`purpose` of each op's link to a communicator; null where there is none."""
-    links = linked(profile, data)
-    if links.height == 0 or len(ops) == 0:
-        return pl.Series([None] * len(ops), dtype=pl.String)
-    groups = groups_of(profile, data).select("communicator", "name", "comm_size")
-    by_op = links.unique("op", keep="first").join(groups, on="communicator").select("op", purpose.alias("purpose"))
-    wanted = pl.DataFrame({"op": ops}, schema={"op": pl.Int64})
-    return wanted.join(by_op, on="op", how="left", maintain_order="left")["purpose"]
-
-
-def _by_library(data: RankData, ops: I64) -> pl.Series:
+def _by_library(profile: Profile, ids: npt.NDArray[np.uint32]) -> pl.Series:
     """Kernels of DeepEP and its kin move tokens between experts, whatever range launched them."""
-    names, of = numbered(data.name[ops])
-    experts = of_experts(data.profile.names.gather(names)).gather(of)
+    names, of = numbered(ids)
+    experts = of_experts(profile.names.gather(names)).gather(of)
     return pl.select(pl.when(experts).then(pl.lit("ep_a2a"))).to_series()

@@ -12,7 +12,7 @@ from stepscope.derive.flops.precision import peak
 from stepscope.derive.flops.work import BACKWARD, FORWARD, Work
 from stepscope.derive.rank.data import COMPUTE, RankData
 from stepscope.derive.windows.window import Window
-from stepscope.intervals.arrays import I64, NONE
+from stepscope.intervals.arrays import NONE
 from stepscope.model.gpus import Gpu, Precision
 from stepscope.model.profile import Profile
 
@@ -77,7 +77,7 @@ def of_window(
 ) -> WindowWork:
     """The work of a window."""
     rows = span.ops[data.role[span.ops] == COMPUTE]
-    length = _lengths(data, span, rows)
+    length = span.lengths(data, rows)
     names = profile.names
     ids = pl.Series("id", np.unique(data.name[rows]))
     texts = names.gather(ids) if len(ids) else pl.Series([], dtype=pl.String)
@@ -112,13 +112,6 @@ def of_window(
         kernels.sort("ns", descending=True),
         work.ops[lacking].select("name", "why"),
     )
-
-
-def _lengths(data: RankData, span: Window, rows: I64) -> I64:
-    if span.clipped and span.gpu_start_ns is not None and span.gpu_end_ns is not None:
-        return data.lengths(span.gpu_start_ns, span.gpu_end_ns)[rows]
-    length: I64 = data.end[rows] - data.start[rows]
-    return length
 
 
 def _with_flops(ops: pl.DataFrame, convention: Convention) -> pl.DataFrame:

@@ -76,23 +76,24 @@ def dependencies(data: RankData, syncs: pl.DataFrame, streams: I64 | None = None
     stream, kind = stream[sequence], kind[sequence]
     row = sequence - np.array([0, n, n + records.height])[kind]  # row within the op, record or wait table
     segment = np.cumsum(np.r_[False, stream[1:] != stream[:-1]]) if len(stream) else stream
+    lift = _lift(segment)
     is_op, is_record, is_wait = (kind == k for k in (_OP, _RECORD, _WAIT))
     value = np.full(len(sequence), NONE, dtype=np.int64)
     value[is_op] = given.whole(place)[row[is_op]]
     behind = np.full(records.height, NONE, dtype=np.int64)
     recorded_here = of_wait[row[is_wait]] != NONE
     while True:  # each round passes events on through one more stream
-        reached = _running_max(value, segment)
+        reached = _running_max(value, lift)
         behind[row[is_record]] = reached[is_record]
         passed = np.where(recorded_here, behind[of_wait[row[is_wait]]] if records.height else NONE, NONE)
         if np.array_equal(passed, value[is_wait]):
             break
         value[is_wait] = passed
 
-    before = _shifted(_running_max(np.where(is_op, value, NONE), segment), segment)
+    before = _shifted(_running_max(np.where(is_op, value, NONE), lift), segment)
     # Waits count from the op before them on: each op begins a stretch of its own.
     begins = np.r_[False, is_op[:-1] | (segment[1:] != segment[:-1])] if len(sequence) else is_op
-    waited = _running_max(np.where(is_wait, value, NONE), np.cumsum(begins))
+    waited = _running_max(np.where(is_wait, value, NONE), _lift(np.cumsum(begins)))
     by_stream, by_event = (np.full(n, NONE, dtype=np.int64) for _ in range(2))
     by_stream[row[is_op]], by_event[row[is_op]] = before[is_op], waited[is_op]
     order, event = (_ops_at(by_end, places) for places in given.passed_on(by_stream, by_event, place, of_op))
@@ -155,10 +156,17 @@ def _column(frame: pl.DataFrame, name: str) -> I64:
     return values
 
 
-def _running_max(value: I64, segment: I64) -> I64:
-    """Running maximum that begins anew in each segment; segments ascend, values are NONE or more."""
-    lift = segment * (len(value) + 2)
-    raised: I64 = np.maximum.accumulate(value + lift) - lift if len(value) else value
+def _lift(segment: I64) -> I64:
+    """By how much values are raised so that those of a segment are above those of all before it; segments ascend."""
+    lift: I64 = segment * (len(segment) + 2)
+    return lift
+
+
+def _running_max(value: I64, lift: I64) -> I64:
+    """Running maximum that begins anew in each segment; values are NONE or more."""
+    raised = value + lift
+    np.maximum.accumulate(raised, out=raised)
+    raised -= lift
     return raised
 
 

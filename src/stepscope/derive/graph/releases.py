@@ -18,7 +18,7 @@ from msgspec import Struct, field
 from stepscope.derive.graph.dependencies import dependencies
 from stepscope.derive.host.waits import HostWaits, host_waits
 from stepscope.derive.rank.data import COMM, RankData
-from stepscope.intervals.arrays import I64, NONE, Mask, by_id, numbered
+from stepscope.intervals.arrays import I32, I64, NONE, Mask, by_id, numbered
 from stepscope.model.note import Note
 
 BY_STREAM, BY_EVENT, BY_LAUNCH, BY_ORDER, BY_NOTHING = range(5)
@@ -40,13 +40,13 @@ class Releases(Struct, frozen=True):
     """Per op of a rank. `wait` is the host's last wait before the launch, NONE where there is none."""
 
     why: npt.NDArray[np.int8]
-    source: I64  # op, for all but BY_LAUNCH and BY_NOTHING
-    wait: I64
+    source: I32  # op, for all but BY_LAUNCH and BY_NOTHING
+    wait: I32
     stuck: Mask  # the wait is the launch's own: the queue was full
     next_state: I64
     waits: HostWaits
-    stream_before: I64
-    event_before: I64
+    stream_before: I32
+    event_before: I32
     latency: Latency
     unresolved: int = 0
     inferred: int = 0
@@ -60,7 +60,7 @@ def releases(data: RankData) -> Releases:
 
 def forget_releases(data: RankData) -> None:
     """Give back what is known of each op: who goes on asks of a few ranks, or of other steps."""
-    data.forget(_releases, _launching, _nearest)
+    data.forget(_releases, launching, _nearest, in_runs)
 
 
 def _releases(data: RankData) -> Releases:
@@ -95,7 +95,8 @@ def _releases(data: RankData) -> Releases:
     # Clocks of host and GPU can disagree by a little: then the stream's order, which the GPU's clock alone tells.
     why[odd], source[odd] = np.where(stream[odd] != NONE, BY_STREAM, BY_NOTHING), stream[odd]
     state[odd] = np.where(stream[odd] != NONE, 2 * stream[odd] + 1, NONE)
-    return Releases(why, source, wait, stuck, state, waits, links.order, links.beside, lat, links.unresolved, inferred)
+    rows, last, before, beside = (of.astype(np.int32) for of in (source, wait, links.order, links.beside))
+    return Releases(why, rows, last, stuck, state, waits, before, beside, lat, links.unresolved, inferred)
 
 
 def _latency(
@@ -161,7 +162,7 @@ def wait_of(data: RankData, waits: HostWaits) -> tuple[I64, Mask]:
     start, end = (data.calls[c].to_numpy() for c in ("start_ns", "end_ns"))
     tid = data.calls["tid"].to_numpy()
     by = tid[waits.call]
-    for thread in data.once(_launching):
+    for thread in data.once(launching):
         other = by != thread.tid
         own = start[tid == thread.tid]
         made = np.searchsorted(own, end[waits.call]) - np.searchsorted(own, start[waits.call])
@@ -190,7 +191,8 @@ class _Thread(Struct, frozen=True):
     launch: I64
 
 
-def _launching(data: RankData) -> list[_Thread]:
+def launching(data: RankData) -> list[_Thread]:
+    """Threads that launch."""
     linked = np.flatnonzero(data.launch != NONE)
     of_thread = data.calls["tid"].to_numpy()[data.launch[linked]]
     threads = []
@@ -219,16 +221,14 @@ def nearest_comm(data: RankData, ops: I64) -> I64:
 def _nearest(data: RankData) -> I64:
     """By pointer doubling: links jump together, so a chain of n resolves in about log n rounds.
 
-    Most ops follow the one before them on their stream. Such runs end where their first op does: only those jump.
+    Runs end where their first op does: only those jump.
     """
     target = releases(data).next_state
     n, comm = len(target), data.role == COMM
-    order = by_id(data.stream)
-    follows = np.zeros(n, dtype=bool)
-    follows[1:] = (target[order[1:]] == 2 * order[:-1] + 1) & ~comm[order[:-1]]
+    order, head = data.once(in_runs)
     first = np.empty(n, np.int64)  # by op: the first of its run
-    first[order] = order[np.maximum.accumulate(np.where(follows, 0, np.arange(n)))]
-    heads = order[~follows]
+    first[order] = order[head]
+    heads = order[head == np.arange(n)]
     met, jump = np.full(n, NONE, dtype=np.int64), np.full(n, NONE, dtype=np.int64)
     there = heads[target[heads] != NONE]
     op = target[there] >> 1
@@ -242,3 +242,16 @@ def _nearest(data: RankData) -> I64:
         live = live[(met[live] == NONE) & (jump[live] != NONE)]
     nearest: I64 = met[first]
     return nearest
+
+
+def in_runs(data: RankData) -> tuple[I64, I64]:
+    """Ops by stream, in order; and by place among them, the first place of its run.
+
+    Most ops follow the end of the one before them on their stream: a run is a stretch of such, none of them but the
+    last a communication.
+    """
+    order, target = by_id(data.stream), releases(data).next_state
+    before, op = order[:-1], order[1:]
+    starts = np.ones(len(order), dtype=bool)
+    starts[1:] = (target[op] != 2 * before + 1) | (op < before) | (data.role[before] == COMM)
+    return order, np.maximum.accumulate(np.where(starts, np.arange(len(order)), 0))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from stepscope.derive.graph.releases import BY_LAUNCH, BY_NOTHING, Releases, releases
+from stepscope.derive.graph.releases import BY_LAUNCH, BY_NOTHING, Releases, in_runs, releases
 from stepscope.derive.rank.data import COMM, COPY, RankData, ranks_of
 from stepscope.intervals.arrays import I64, NONE
 from stepscope.model.profile import Profile
@@ -35,24 +35,31 @@ def stretches(part: Profile, wanted: Wanted) -> pl.DataFrame:
         if data.rank in wanted:
             freed_by = releases(data)
             frames.append(_spelled(part, data, freed_by, wanted[data.rank]))
+            data.forget(in_runs)
     return pl.concat(frames)
 
 
 def _spelled(part: Profile, data: RankData, releases: Releases, wanted: list[tuple[int, int, int]]) -> pl.DataFrame:
     # A stretch ends where the next state is the end of a communication.
     follow = releases.next_state
-    follow = np.where((follow != NONE) & ((follow & 1 & (data.role[follow >> 1] == COMM)) == 0), follow, NONE).tolist()
-    states: list[int] = []
+    follow = np.where((follow != NONE) & ((follow & 1 & (data.role[follow >> 1] == COMM)) == 0), follow, NONE)
+    order, head = data.once(in_runs)
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    states = [np.empty(0, np.int64)]
     visit: list[int] = []
     for number, op, begin in wanted:
         first = int(np.searchsorted(data.start, begin))  # ops are in order of start
-        n, state = len(states), 2 * op + 1
+        state = 2 * op + 1
         while state != NONE and state >> 1 >= first:
-            states.append(state)
-            state = follow[state >> 1]
-        visit += [number] * (len(states) - n)
-    at = np.array(states, dtype=np.int64)
-    return _pieces(part, data, releases, at, np.array(visit, dtype=np.int64))
+            last = int(place[state >> 1])
+            run = order[head[last] : last + 1]
+            back = 2 * run[np.searchsorted(run, first) :][::-1] + 1
+            back[0] = state
+            states.append(back)
+            visit += [number] * len(back)
+            state = int(follow[run[0]]) if len(back) == len(run) else NONE
+    return _pieces(part, data, releases, np.concatenate(states), np.array(visit, dtype=np.int64))
 
 
 def _pieces(part: Profile, data: RankData, releases: Releases, states: I64, visit: I64) -> pl.DataFrame:

@@ -100,7 +100,7 @@ def told(data: RankData) -> Told:
 def _told(data: RankData) -> Told:
     n = len(data.start)
     none = np.empty(0, np.int64)
-    nothing = Told(none, none, np.empty(0, dtype=bool), np.full(n, NONE, np.int64))
+    nothing = Told(none, none, np.empty(0, dtype=bool), np.broadcast_to(np.int64(NONE), n))
     if not data.profile.has("dependencies") or not data.dependencies.height:
         return nothing
     ids = data.profile.once(_ids)[data.rank]

@@ -1,8 +1,8 @@
 """Why the GPU was idle: every gap split by what kept its next op from running (semantics §6).
 
 A gap ends with an op. Until the op's launch call began the GPU had no work, and the cause is what the launching thread
-was doing: each instant takes the innermost CUDA call of that thread, or `host` where it was in none. From the launch
-on, the op was queued.
+was doing: each instant takes the innermost CUDA call of that thread, or `host` where it was in none (`gil` where nsys
+recorded that the thread waited for the interpreter's lock then). From the launch on, the op was queued.
 """
 
 from __future__ import annotations
@@ -14,14 +14,17 @@ import polars as pl
 from msgspec import Struct
 
 from stepscope.derive.accounting.partition import partition
+from stepscope.derive.host.gil import lock_waits
 from stepscope.derive.rank.cuda_calls import Family, families
 from stepscope.derive.rank.data import RankData
 from stepscope.intervals import Spans, distinct, union
 from stepscope.intervals.arrays import I8, I64, NONE, Mask, numbered
 from stepscope.model.nesting import nest
 
-CAUSES = ("sync", "alloc", "load", "api", "host", "queue", "tail", "unlinked")
-SYNC, ALLOC, LOAD, API, HOST, QUEUE, TAIL, UNLINKED = range(len(CAUSES))
+CAUSES = ("sync", "alloc", "load", "api", "host", "queue", "tail", "unlinked", "gil")
+SYNC, ALLOC, LOAD, API, HOST, QUEUE, TAIL, UNLINKED, GIL = range(len(CAUSES))
+#: With these the host has not got to the launch yet, and waits for nothing that the GPU does.
+STARVED = (HOST, API, GIL)
 
 #: What calls make the host wait for; all others are `api`.
 _CAUSE = {
@@ -49,7 +52,7 @@ class Pieces(Struct, frozen=True, dict=True):
     call: I64  # row of the rank's calls that covers it longest; the launch for `queue`
     tid: I64  # the launching thread
     next_op: I64  # row of the rank's ops that ended the gap
-    host_range: I64  # row of the rank's ranges that the launching thread was in, of all pieces of HOST and API
+    host_range: I64  # row of the rank's ranges that the launching thread was in, of all pieces of STARVED
     data: RankData
 
     @cached_property
@@ -152,7 +155,8 @@ class Calls:
     def _on_thread(self, thread: int, start: I64, end: I64, next_op: I64) -> _Columns:
         wanted = union(start, end)
         rows = np.flatnonzero(wanted.meets(self._start, self._end) & (self._tid == thread))
-        cuts = self._data.range_edges
+        waits = lock_waits(self._data, thread)
+        cuts = np.concatenate([self._data.range_edges, waits.start, waits.end])
         cuts = cuts[wanted.contains(cuts)]
         edges = distinct(self._start[rows], self._end[rows], start, end, cuts)
         at = edges[:-1]
@@ -163,6 +167,7 @@ class Calls:
         call = np.full(len(at), NONE, dtype=np.int64)
         call[innermost != NONE] = rows[innermost[innermost != NONE]]
         cause = np.where(call != NONE, self._cause[np.maximum(call, 0)] if len(self._cause) else HOST, HOST)
+        cause[(cause == HOST) & waits.contains(at)] = GIL
         order = np.argsort(start, kind="stable")
         gap = order[np.searchsorted(start[order], at, side="right") - 1] if len(at) else np.empty(0, np.int64)
         tids = np.full(len(at), thread, dtype=np.int64)
@@ -177,7 +182,7 @@ def _merge(cut: _Columns, gap: I64) -> _Columns:
     if len(gap) == 0:
         return _nothing()
     start, end, cause, call, tid, next_op, within = cut
-    moved = (cause[1:] == HOST) & (within[1:] != within[:-1])
+    moved = np.isin(cause[1:], (HOST, GIL)) & (within[1:] != within[:-1])
     first = np.r_[True, (gap[1:] != gap[:-1]) | (cause[1:] != cause[:-1]) | moved]
     group = np.cumsum(first) - 1
     longest = (

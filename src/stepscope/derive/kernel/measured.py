@@ -81,7 +81,8 @@ def need_measured(profile: Profile) -> None:
     if not profile.has("measured"):
         raise CannotAnswer(
             "no kernel of this profile was measured by Nsight Compute",
-            "`stepscope capture ncu --from PROFILE -- COMMAND` measures those that take the time; give the report too",
+            "`stepscope capture ncu --from PROFILE -- COMMAND` measures those that take the time; then give its "
+            "report, too",
         )
 
 

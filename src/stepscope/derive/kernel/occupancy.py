@@ -6,17 +6,30 @@ that holds the fewest blocks is the limit. Nsight Compute counts these per resou
 
 from __future__ import annotations
 
+from typing import Annotated, TypedDict
+
 import numpy as np
 import polars as pl
 
 from stepscope.derive.kernel.measured import Kernels
-from stepscope.model.result import Col
 
-COLUMNS = (
-    Col("achieved_occupancy_pct", "warps that a multiprocessor held, of those it has room for; as measured"),
-    Col("theoretical_occupancy_pct", "the most that the launch allows: its block size, registers, shared memory"),
-    Col("occupancy_limiter", "the resource that allows no more; null where all warps fit, or it was not measured"),
-)
+
+class Occupancy(TypedDict):
+    """A measured kernel's; null where the section was not collected."""
+
+    achieved_occupancy_pct: Annotated[
+        float | None, "warps that a multiprocessor held, of those it has room for; as measured"
+    ]
+    theoretical_occupancy_pct: Annotated[
+        float | None, "the most that the launch allows: its block size, registers, shared memory"
+    ]
+    occupancy_limiter: Annotated[
+        str | None, "the resource that allows no more; null where all warps fit, or it was not measured"
+    ]
+
+
+#: The columns, by what they hold.
+SHARES, LIMITER = ("achieved_occupancy_pct", "theoretical_occupancy_pct"), "occupancy_limiter"
 _LIMIT = r"launch__occupancy_limit_(\w+)"
 _NAMES = {"shared_mem": "shared memory", "blocks": "blocks per multiprocessor", "warps": "block size"}
 #: The details page rounds to two decimals.
@@ -24,12 +37,12 @@ _FULL = 99.99
 
 
 def occupancies(kernels: Kernels) -> pl.DataFrame:
-    """`COLUMNS`, a row per measured kernel; null where the section was not collected."""
+    """`Occupancy`, a row per measured kernel."""
     achieved = kernels.value("sm__warps_active.avg.pct_of_peak_sustained_active")
     most = kernels.value("sm__maximum_warps_per_active_cycle_pct")
     limits = {match[1]: values for match, values in kernels.named(_LIMIT).items()}
-    frame = pl.DataFrame([pl.Series(c.name, v).fill_nan(None) for c, v in zip(COLUMNS, (achieved, most), strict=False)])
-    return frame.with_columns(pl.Series(COLUMNS[2].name, _limiters(len(kernels), limits, most), dtype=pl.String))
+    frame = pl.DataFrame([pl.Series(c, v).fill_nan(None) for c, v in zip(SHARES, (achieved, most), strict=True)])
+    return frame.with_columns(pl.Series(LIMITER, _limiters(len(kernels), limits, most), dtype=pl.String))
 
 
 def _limiters(count: int, limits: dict[str, np.ndarray], most: np.ndarray) -> list[str | None]:

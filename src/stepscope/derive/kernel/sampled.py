@@ -23,6 +23,8 @@ ACTIVITY = {
     "dram_read_pct": r"^(DRAM|HBM) Read.*%",
     "dram_write_pct": r"^(DRAM|HBM) Write.*%",
 }
+#: What the GPU draws, by torch's CUPTI backend.
+POWER = r"^Power \(W\)$"
 #: The clock of the multiprocessors.
 CLOCK = r"(?i)(gpc|sm|gr(aphics)?)[ _]?clock"
 

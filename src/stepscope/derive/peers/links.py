@@ -55,7 +55,7 @@ class SlowLinks(Struct, frozen=True):
 def transfers(a: Across, inside: Mask | None = None) -> pl.DataFrame:
     """Whole transfers (of sides `inside`, where given): meeting, kind, bytes, size, hosts, clocks, link, took_ns."""
     source = a.matched.sides["source"].cast(pl.Int64).to_numpy()
-    hosts = a.ranks.select(pl.col("rank").cast(pl.Int64), "host")
+    hosts = a.ranks.select(pl.col("rank").cast(pl.Int64), host=machines(a.ranks))
     reach = pl.DataFrame({"meeting": a.meeting, "rank": a.rank, "clock": a.clocks.same[source]})
     reach = reach.join(hosts, on="rank").group_by("meeting").agg(pl.col("host", "clock").n_unique().name.suffix("s"))
     pair = pl.concat_str(pl.min_horizontal("src", "dst"), pl.max_horizontal("src", "dst"), separator="-")
@@ -68,6 +68,19 @@ def transfers(a: Across, inside: Mask | None = None) -> pl.DataFrame:
     whole = (pl.col("present") == pl.col("size")) & (pl.col("size") > 1) & (pl.col("bytes") > 0)
     table = table.filter(whole & (pl.col("took_ns") > 0)).join(reach, on="meeting", maintain_order="left")
     return table.select("meeting", *SIMILAR, "clocks", "link", "took_ns")
+
+
+def machines(ranks: pl.DataFrame) -> pl.Series:
+    """The machine of each rank: its host; where none has two ranks, a rank whose devices count anew begins the next.
+
+    torch.profiler names no hosts, and each file counts as one. What crosses machines is slow beside what does not.
+    """
+    if ranks["host"].is_duplicated().any():
+        return ranks["host"]
+    by_rank = ranks.select("rank", "device").sort("rank")
+    anew = (pl.col("device") <= pl.col("device").shift(1)).fill_null(False)
+    number = by_rank.select("rank", anew.cum_sum().cast(pl.String).alias("machine"))
+    return ranks.select("rank").join(number, on="rank", how="left", maintain_order="left")["machine"].alias("host")
 
 
 def slow_links(a: Across, stretch_ns: float, inside: Mask | None = None) -> SlowLinks | None:
@@ -144,7 +157,7 @@ def _at_fault(a: Across, links: pl.DataFrame) -> tuple[tuple[int, ...], str | No
 
 def lone_links(a: Across) -> Note | None:
     """A note where most time of transfers between hosts is in groups that have none similar to be compared with."""
-    if a.ranks.group_by("host").len()["len"].max() == 1:  # torch.profiler names no hosts: each file counts as one
+    if not a.ranks["host"].is_duplicated().any():  # torch.profiler names no hosts: each file counts as one
         return None
     links = transfers(a).group_by([*SIMILAR, "link"], maintain_order=True).agg(pl.col("took_ns").sum())
     between = links.filter(pl.col("hosts") > 1).with_columns((pl.len().over(SIMILAR) == 1).alias("alone"))

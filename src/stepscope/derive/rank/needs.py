@@ -38,7 +38,7 @@ def need_launches(profile: Profile, untold: str, instead: str = "") -> None:
 
 
 def _no_calls(what: str, untold: str, instead: str) -> CannotAnswer:
-    return CannotAnswer(f"the profile has no {what}, so nothing says {untold}", f"{capture_with()}{instead}")
+    return CannotAnswer(f"the profile has no {what}, so nothing shows {untold}", f"{capture_with()}{instead}")
 
 
 def need_communication(profile: Profile) -> None:

@@ -96,7 +96,7 @@ class RankRanges(RankTables):
         """Texts of ranges, null for NONE."""
         hit = pl.Series(ranges != NONE)
         if self.ranges.height == 0:
-            return pl.Series("text", [None] * len(ranges), dtype=pl.String)
+            return pl.repeat(None, len(ranges), dtype=pl.String, eager=True).alias("text")
         ids = self.ranges["name"].gather(np.maximum(ranges, 0))
         text = self.profile.names.gather(ids)
         return pl.select(pl.when(hit).then(text).alias("text")).to_series()

@@ -31,10 +31,10 @@ class RankTables:
 
     def let_go(self) -> None:
         """Forget arrays: they are derived again when they are asked for."""
-        stays = ("profile", "_memo")
-        for name in [name for name, value in self.__dict__.items() if name not in stays and is_large(value)]:
+        stays, ranks = ("profile", "_memo"), self.profile.ranks.height
+        for name in [name for name, value in self.__dict__.items() if name not in stays and is_large(value, ranks)]:
             self.__dict__.pop(name, None)
-        self._memo.let_go()
+        self._memo.let_go(ranks)
 
     def forget(self, *functions: Callable[..., Any]) -> None:
         """Forget what these functions derived of the rank; it is derived again where somebody asks."""
@@ -44,6 +44,10 @@ class RankTables:
         """`function(data, …)`, computed when first asked for and kept with the rank."""
         self.profile.at_work(self)
         return self._memo.once(function, self, *args, **options)
+
+    def keep(self, answer: Any, function: Callable[..., Any], *args: Any) -> None:
+        """What `once` would compute, where it came out beside another answer."""
+        self._memo.keep(answer, function, *args)
 
     def per_name(self, function: Callable[[pl.Series], A]) -> A:
         """`function` of the string table: judged once per name, not once per row."""

@@ -20,7 +20,7 @@ from stepscope.derive.rank.data import COMM, COMPUTE, RankData, ranks_of
 from stepscope.derive.replay.change import Change
 from stepscope.derive.replay.host import Waits, forget_waits
 from stepscope.derive.replay.rewire import rewired
-from stepscope.intervals.arrays import F64, I64, NONE, Mask, by_id, numbered
+from stepscope.intervals.arrays import F64, I32, I64, NONE, Mask, by_id, numbered
 from stepscope.model.profile import Profile
 
 
@@ -87,13 +87,13 @@ class _Order(NamedTuple):
     """Ops of the step, stream by stream: what each comes after, and how soon after it."""
 
     ops: I64
-    place: I64  # by op of the rank: where it is among these
-    before: I64  # the op before it on its stream
+    place: I32  # by op of the rank: where it is among these
+    before: I32  # the op before it on its stream
     took: F64  # none for communication, which ends when it is through
     comm: Mask
     #: what comes before on the stream, and behind an event: places among these, BEFORE or NONE
-    stream: I64
-    event: I64
+    stream: I32
+    event: I32
     stream_lag: I64
     event_lag: I64
 
@@ -110,11 +110,11 @@ def _recorded_order(data: RankData, step: Step) -> _Order:
     return _order(data, step, releases(data).stream_before, releases(data).event_before)
 
 
-def _order(data: RankData, step: Step, stream_before: I64, event_before: I64) -> _Order:
+def _order(data: RankData, step: Step, stream_before: I32 | I64, event_before: I32 | I64) -> _Order:
     recorded = releases(data)
     ops = step_ops(data, step)
     ops = ops[by_id(data.stream[ops])]
-    place = np.full(len(data.start), NONE, dtype=np.int64)
+    place = np.full(len(data.start), NONE, dtype=np.int32)
     place[ops] = np.arange(len(ops))
     before, behind = stream_before[ops], event_before[ops]
     behind = np.where(recorded.why[ops] == BY_ORDER, recorded.source[ops], behind)
@@ -126,7 +126,7 @@ def _order(data: RankData, step: Step, stream_before: I64, event_before: I64) ->
         lag[earlier] += data.end[of[earlier]] - step.begin
     comm = data.role[ops] == COMM
     took = np.where(comm, 0.0, (data.end - data.start)[ops])
-    return _Order(ops, place, before, took, comm, stream, event, lag_s, lag_e)
+    return _Order(ops, place, before.astype(np.int32), took, comm, stream, event, lag_s, lag_e)
 
 
 def _recorded_host(data: RankData, step: Step) -> _Hosted:
@@ -193,11 +193,12 @@ def _runs(part: Profile, data: RankData, step: Step, change: Change) -> Runs:
         tail=waits.tail(step.until),
         goes_on=waits.goes_on(ops, step.until),
         final=_final(after, behind_event),
-        first_of_several=_is_first_of_several(data, step),
+        first_of_several=data.once(_is_first_of_several, step),
     )
 
 
 def _is_first_of_several(data: RankData, step: Step) -> bool:
+    """Whether the capture begins with the step, and goes on after it."""
     launched = data.launched_at[data.launch != NONE]
     return step.until is not None and bool((launched >= step.until).any()) and not bool((launched < step.begin).any())
 
@@ -219,13 +220,13 @@ def _final(after: I64, event: I64) -> I64:
     return np.flatnonzero(~followed)
 
 
-def _inside(place: I64, ops: I64) -> I64:
+def _inside(place: I32, ops: I32 | I64) -> I32:
     """Places of ops within the step's; BEFORE for those of an earlier one, NONE for none."""
-    at = place[np.maximum(ops, 0)] if len(place) else ops
-    return np.where(ops == NONE, NONE, np.where(at == NONE, BEFORE, at))
+    at = place[np.maximum(ops, 0)] if len(place) else ops.astype(np.int32)
+    return np.where(ops == NONE, NONE, np.where(at == NONE, BEFORE, at)).astype(np.int32, copy=False)
 
 
-def _sources(place: I64, order: _Order, waited: I64, last: int) -> Mask:
+def _sources(place: I32, order: _Order, waited: I64, last: int) -> Mask:
     """Ops that something else waits for: a run ends with each."""
     marked = np.zeros(len(order.ops), dtype=bool)
     apart = order.stream[order.stream != np.arange(len(order.ops)) - 1]
@@ -273,7 +274,7 @@ def _hidden(data: RankData, ops: I64, comm: I64, change: Change) -> Mask:
     return hidden
 
 
-def _lag(data: RankData, ops: I64, before: I64, usual: I64) -> I64:
+def _lag(data: RankData, ops: I64, before: I32 | I64, usual: I64) -> I64:
     """From the op before to the start: as recorded, but no more than usual; less than none where the two overlap."""
     if len(ops) == 0:
         return ops

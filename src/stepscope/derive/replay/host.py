@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from stepscope.derive.graph.releases import Releases, wait_of
+from stepscope.derive.graph.releases import BY_LAUNCH, Releases, launching, wait_of
 from stepscope.derive.host.waits import HostWaits, host_waits
 from stepscope.derive.rank.data import RankData
 from stepscope.derive.replay.change import Change
@@ -19,7 +19,9 @@ from stepscope.intervals.arrays import F64, I64, NONE
 def _all_waits(data: RankData) -> tuple[HostWaits, I64]:
     """Every wait, held or not, and by op the last one before its launch."""
     waits = host_waits(data, held=False)
-    return waits, wait_of(data, waits)[0]
+    last = wait_of(data, waits)[0]
+    data.forget(launching)  # nobody else asks
+    return waits, last
 
 
 def forget_waits(data: RankData) -> None:
@@ -86,7 +88,10 @@ class Waits:
         launch = data.launch[ops]
         if data.calls.height == 0 or len(ops) == 0:
             return np.zeros(len(ops))
-        called = np.minimum(data.calls["end_ns"].to_numpy()[np.maximum(launch, 0)], data.start[ops])
+        start, end = (data.calls[c].to_numpy()[np.maximum(launch, 0)] for c in ("start_ns", "end_ns"))
+        # A call that outlasts its op's start waits for it, as a blocking copy does: the host does nothing of its own.
+        blocked = (end > data.start[ops]) & (self._recorded.why[ops] != BY_LAUNCH)
+        called = np.where(blocked, np.minimum(start, data.start[ops]), np.minimum(end, data.start[ops]))
         since = self._clock(np.r_[self._begin, self.returned])[epoch + 1]  # NONE: since the beginning
         host = self._clock(called) - since
         lag = np.minimum(data.start[ops] - called, usual)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
+from typing import Any, TypedDict
 
 import polars as pl
 
@@ -32,19 +32,32 @@ _CAUGHT_UP = Threshold(
 _FORMS = "hide-comm, hide-comm=STAGE, even-rank, even-rank=RANK or host=FACTOR"
 
 
-def what_if(profile: Profile, path: Path, asked: tuple[str, ...]) -> list[dict[str, Any]]:
+class WhatIf(TypedDict):
+    """The step as recorded, replayed, and replayed with a change."""
+
+    what_if: str
+    meaning: str
+    step_ns: int
+    replay_ns: int
+    bound_ns: int
+    saves_ns: int
+    saves_pct: float | None
+    at_most_ns: int
+
+
+def what_if(profile: Profile, path: Path, asked: tuple[str, ...]) -> list[WhatIf]:
     """One row per question: the step as recorded, replayed, and replayed with the change."""
     replay = Replay(profile, path)
     plain, total = replay.plain, path.end - path.begin
     changes = [_parse(profile, path, text, replay.steps) for text in asked]
-    answers = []
-    for text, (said, change) in zip(asked, changes, strict=True):
+    answers: list[WhatIf] = []
+    for text, (meaning, change) in zip(asked, changes, strict=True):
         bound = replay.run(change)
         saved = max(plain - bound, 0)
         answers.append(
             {
                 "what_if": text,
-                "meaning": said,
+                "meaning": meaning,
                 "step_ns": total,
                 "replay_ns": plain,
                 "bound_ns": bound,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import polars as pl
 
 from stepscope.derive.accounting.partition import partition
-from stepscope.derive.host.idle_causes import ALLOC, API, HOST, LOAD, QUEUE, SYNC, TAIL, call_causes, causes
+from stepscope.derive.host.idle_causes import ALLOC, API, GIL, HOST, LOAD, QUEUE, SYNC, TAIL, call_causes, causes
 from stepscope.derive.rank.data import COPY, RankData
 from stepscope.intervals import Spans, covered, intersect, subtract, union
 from stepscope.model.range_names import COMPILING
@@ -19,7 +19,8 @@ _HOST = {
     ALLOC: "allocating memory",
     LOAD: "loading code",
     API: "other CUDA calls",
-    HOST: "other work of the host",
+    HOST: "other host work",
+    GIL: "waiting for Python's lock",
     QUEUE: "queued work",
 }
 _IDLE = "idle"

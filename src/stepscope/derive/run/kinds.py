@@ -124,7 +124,7 @@ def kinds_of(lengths: F64, number: I64, work: I64 | None = None) -> Kinds:
     groups = [g for g in _groups(level, work) if len(g)]
     base = groups[0]
     kinds, every = _recurring(level, number, work, groups)
-    of, spike = _nearest(level, kinds), np.zeros(n, dtype=bool)
+    of, spike = _in_turn(_nearest(level, kinds), kinds, every, number), np.zeros(n, dtype=bool)
     usual = [float(np.median(level[k])) for k in kinds]
     excess = level - np.array(usual)[of]
     for place, kind in enumerate(kinds):
@@ -176,6 +176,16 @@ def _nearest(level: F64, kinds: list[I64]) -> I64:
     of: I64 = np.argmin(ratio, axis=1).astype(np.int64)
     for place, kind in enumerate(kinds):
         of[kind] = place
+    return of
+
+
+def _in_turn(of: I64, kinds: list[I64], every: list[int | None], number: I64) -> I64:
+    """The same, without steps of a kind that recurs which do not come when it does: they are like it by chance."""
+    of = of.copy()
+    for place, (kind, period) in enumerate(zip(kinds, every, strict=True)):
+        if place and period is not None:
+            turns = np.isin(number % period, number[kind] % period)
+            of[(of == place) & ~turns] = 0
     return of
 
 

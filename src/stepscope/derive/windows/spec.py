@@ -39,10 +39,10 @@ class WindowSpec:
         by_range = self.anchor is not None or self.period or self.match or self.unit is not None
         if (self.start is not None) + self.whole + by_range > 1:
             raise BadInput(
-                "--start/--end, --whole, and --step, --chunk, --anchor or --match exclude each other", "give one"
+                "--start/--end, --whole, and --step, --chunk, --anchor or --match cannot be combined", "give one"
             )
         if self.anchor is not None and self.unit is not None:
-            raise BadInput(f"--anchor and --{self.unit} exclude each other", "give one")
+            raise BadInput(f"--anchor and --{self.unit} cannot be combined", "give one")
         if self.anchor is not None:
             try:
                 re.compile(self.anchor)

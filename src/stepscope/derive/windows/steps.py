@@ -30,7 +30,7 @@ import polars as pl
 from stepscope.derive.rank.data import RankData
 from stepscope.intervals import union
 from stepscope.intervals.arrays import I64
-from stepscope.model.range_names import TORCH_OP
+from stepscope.model.range_names import RECORD
 
 #: What a question is about by default: `step`; `chunk`, where there are chunks; or `pace`, what recurs.
 Unit = Literal["chunk", "step", "pace"]
@@ -105,7 +105,7 @@ def _measured(data: RankData, table: pl.DataFrame) -> Anchors | None:
 
 def _shallowest(data: RankData, table: pl.DataFrame) -> Anchors | None:
     """The family nearest to the root that recurs and launches work; of several the one with most host time."""
-    named = _folded(table, ~pl.col("text").str.contains(TORCH_OP))
+    named = _folded(table, ~pl.col("text").str.contains(RECORD))
     families = [f for _, f in named.group_by("family", maintain_order=True) if f.height > 1 and _launched(data, f)]
     if not families:
         return None
@@ -177,7 +177,7 @@ def _called_steps(data: RankData, table: pl.DataFrame) -> Anchors | None:
     families = [family for _, family in named.group_by("family", maintain_order=True) if _launched(data, family)]
     if not families:
         return None
-    return _outermost(_by_start(_enclosing(families)))
+    return _numbered(_outermost(_by_start(_enclosing(families))))
 
 
 def _enclosing(families: list[pl.DataFrame]) -> pl.DataFrame:
@@ -193,7 +193,7 @@ def _recurring_family(data: RankData, table: pl.DataFrame) -> Anchors | None:
     text, rules = pl.col("text"), data.profile.labels.recognized
     called = text.str.contains(rules.unnumbered) & ~text.str.contains(rules.never)
     for wanted in (called, text.str.contains(rules.serving)):
-        named = _folded(table, wanted & ~text.str.contains(rules.part) & ~text.str.contains(TORCH_OP))
+        named = _folded(table, wanted & ~text.str.contains(rules.part) & ~text.str.contains(RECORD))
         families = [f for _, f in named.group_by("family", maintain_order=True) if f.height > 1 and _launched(data, f)]
         if families:
             return _numbered(_outermost(_by_start(_enclosing(families))))
@@ -212,10 +212,15 @@ def _optimizers(data: RankData, table: pl.DataFrame) -> Anchors | None:
 
 
 def _numbered(anchors: Anchors) -> Anchors:
-    """Labels that tell instances apart."""
+    """Labels that tell instances apart: a program that counts anew in every epoch has `batch 3 #0` and `batch 3 #1`."""
     if len(set(anchors.label)) == len(anchors.label):
         return anchors
-    return replace(anchors, label=[f"{text} #{k}" for k, text in enumerate(anchors.label)])
+    seen = Counter[str]()
+    label = []
+    for text in anchors.label:
+        label.append(f"{text} #{seen[text]}")
+        seen[text] += 1
+    return replace(anchors, label=label)
 
 
 def _counted(data: RankData, table: pl.DataFrame) -> Anchors | None:
@@ -224,7 +229,7 @@ def _counted(data: RankData, table: pl.DataFrame) -> Anchors | None:
     A number runs if it grows by the same amount from each instance to the next: steps do, ids of ops do not.
     """
     text, part = pl.col("text"), data.profile.labels.recognized.part
-    wanted = text.str.contains(r"\d") & ~text.str.contains(part) & ~text.str.contains(TORCH_OP)
+    wanted = text.str.contains(r"\d") & ~text.str.contains(part) & ~text.str.contains(RECORD)
     numbered = _folded(table, wanted).with_columns(
         text.str.extract_all(r"\d+").list.last().cast(pl.Int64, strict=False).alias("number")
     )

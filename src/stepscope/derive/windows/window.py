@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal, cast
 
 import numpy as np
 import polars as pl
@@ -15,7 +15,7 @@ from stepscope.derive.windows.periods import Periods
 from stepscope.derive.windows.steps import Anchors
 from stepscope.intervals.arrays import I64
 from stepscope.model.note import Note
-from stepscope.model.result import Col, rows
+from stepscope.model.result import OfRank, OfWindow, Row, WindowRow, rows
 from stepscope.model.times import ABSOLUTE
 from stepscope.model.units import instant
 
@@ -56,19 +56,42 @@ class Window:
         """Length of the GPU window."""
         return 0 if self.gpu_start_ns is None or self.gpu_end_ns is None else self.gpu_end_ns - self.gpu_start_ns
 
-    def key(self) -> dict[str, Any]:
-        """What names the window in a row of an answer: `WINDOW_COLUMNS`."""
+    def lengths(self, data: RankData, ops: I64 | None = None) -> I64:
+        """Durations of its ops (or of these), cut at the edges of a window that was given in GPU time."""
+        chosen = self.ops if ops is None else ops
+        if self.clipped and self.gpu_start_ns is not None and self.gpu_end_ns is not None:
+            return data.lengths(self.gpu_start_ns, self.gpu_end_ns)[chosen]
+        length: I64 = data.end[chosen] - data.start[chosen]
+        return length
+
+    @property
+    def who(self) -> OfRank:
+        """What a row about the window's rank begins with."""
+        return {"rank": self.rank, "pid": self.pid}
+
+    def key(self) -> OfWindow:
+        """What names the window in a row of an answer."""
         return {"window": self.kind, "index": self.index, "label": self.label}
 
+    def keyed(self, rows: Iterable[Row]) -> list[Row]:
+        """Rows about this window, with its name beside the columns that they declare."""
+        key = self.key()
+        return [cast(Row, {**row, **key}) for row in rows]
+
     def named(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Rows about this window, with its name."""
+        """A table about this window, with its name."""
         return rows.with_columns(pl.lit(value).alias(name) for name, value in self.key().items())
 
-    def row(self) -> dict[str, Any]:
+    def of_rank(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """A table about this window, with its name, its rank and that rank's process."""
+        who = pl.lit(self.rank, pl.Int64).alias("rank"), pl.lit(self.pid, pl.Int64).alias("pid")
+        return self.named(rows.select(*who, pl.all()))
+
+    def row(self) -> WindowRow:
         """The window as JSON's `window` shows it."""
         data = asdict(self)
         del data["ops"]
-        return data
+        return cast(WindowRow, data)
 
 
 @dataclass
@@ -80,12 +103,12 @@ class Windows:
     #: `--index all`: every row of an answer says which window it is of
     all: bool = False
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[WindowRow]:
         return [w.row() for w in self.spans]
 
-    def table(self, columns: Sequence[Col], data: Sequence[dict[str, Any]] | pl.DataFrame) -> pl.DataFrame:
-        """Rows with these columns, and with the window's where all were asked for (`Window.key`, `Window.named`)."""
-        return rows(columns, data, windows=self.all)
+    def table(self, row: type[Row], data: Sequence[Row] | pl.DataFrame) -> pl.DataFrame:
+        """A table of such rows; with the window's name where all were asked for (`Window.keyed`, `Window.named`)."""
+        return rows(row, data, windows=self.all)
 
     def of(self, rank: int) -> list[Window]:
         return self._of_rank.get(rank, [])

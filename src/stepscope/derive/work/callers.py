@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import polars as pl
 
+from stepscope.derive.pytorch.annotations import noted_at_capture
 from stepscope.derive.rank.data import RankData
 from stepscope.derive.work.launches import launching
-from stepscope.derive.work.modules import modules
+from stepscope.derive.work.modules import by_text, modules
 from stepscope.intervals.arrays import I64
 from stepscope.model.profile import Profile
 
@@ -16,17 +17,28 @@ def callers(data: RankData, ops: I64) -> pl.DataFrame:
     """One row per op."""
     return pl.DataFrame(
         [
-            launching(data).names(ops).str.replace(r"^.*evaluate_function: ", "").alias("torch_op"),
+            by_text(launching(data).names(ops), lambda t: t.str.replace(r"^.*evaluate_function: ", "")).alias(
+                "torch_op"
+            ),
             modules(data, ops),
             _occupancy(data, ops),
+            _lines(data, ops),
         ]
     )
+
+
+def _lines(data: RankData, ops: I64) -> pl.Series:
+    """Where the program launched it, of kernels that graphs replay."""
+    noted = noted_at_capture(data)
+    if noted is None:
+        return pl.repeat(None, len(ops), dtype=pl.String, eager=True).alias("line")
+    return noted["frame"].gather(ops).alias("line")
 
 
 def _occupancy(data: RankData, ops: I64) -> pl.Series:
     """As torch.profiler estimates it; other profilers do not."""
     if not any(source.format.startswith("kineto") for source in data.profile.sources):
-        return pl.Series("occupancy_pct", [None] * len(ops), dtype=pl.Float64)
+        return pl.repeat(None, len(ops), dtype=pl.Float64, eager=True).alias("occupancy_pct")
     return data.profile.once(_recorded)[data.rank].gather(ops).alias("occupancy_pct")
 
 
@@ -35,8 +47,8 @@ def _recorded(profile: Profile) -> dict[int, pl.Series]:
 
 
 def with_callers(table: pl.DataFrame, frame: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
-    """The table with the torch op and the module that most of each row's time has, and the mean occupancy by time."""
-    for column in ("torch_op", "module"):
+    """The table with the torch op, module and line that most of each row's time has, and the mean occupancy by time."""
+    for column in ("torch_op", "module", "line"):
         table = with_most(table, frame, keys, column)
     mean = (pl.col("occupancy_pct") * pl.col("ns")).sum() / pl.col("ns").sum()
     filled = frame.drop_nulls("occupancy_pct").group_by(keys).agg(mean.alias("occupancy_pct"))

@@ -26,6 +26,8 @@ _BLOCKED = re.compile(
     rf"|_scatter_gather_elementwise_kernel)<{_NUMBER}, ?{_NUMBER}"
 )
 _WARP_SOFTMAX = re.compile(rf"softmax_warp_(forward|backward)<([^,<>]+), ?([^,<>]+), ?[^,<>]+, ?{_NUMBER}")
+#: A softmax over long rows has a block for each row: its grid does not say how long they are, its types what it moves.
+_LONG_SOFTMAX = re.compile(rf"cunn_SoftMax(Forward|Backward)\w*<(?:{_NUMBER}, ?)?([^,<>]+), ?[^,<>]+, ?([^,<>]+),")
 _ARRAY = re.compile(rf"[Aa]rray<char ?\*, ?{_NUMBER}>")
 _LAYOUT = re.compile(r"(?:nchwToNhwc|nhwcToNchw)Kernel<([^,<>]+), ?([^,<>]+)")
 _FOREACH = re.compile(rf"\w+Functor<([^,<>]+), ?{_NUMBER}, ?{_NUMBER}, ?{_NUMBER}>")
@@ -65,6 +67,9 @@ def extent(name: str) -> Extent:
     text = demangle(name)
     if match := _WARP_SOFTMAX.search(text):
         return _softmax(match)
+    if match := _LONG_SOFTMAX.search(text):
+        forward = match[1] == "Forward"
+        return Extent(bytes=_size(match[3]) + (1 if forward else 2) * _size(match[4]))
     if match := _LAYOUT.search(text):
         return Extent(per_block=_TILE, bytes=_size(match[1]) + _size(match[2]))
     if "multi_tensor_apply" in text:

@@ -1,15 +1,19 @@
 """The module of the program that each GPU op belongs to, where the trace tells.
 
-By `nn.Module` frames (torch.profiler with stacks), else by ranges that are not a pass or a step (`capture run --ranges
-modules`, a framework's own). A backward op belongs to the module of the forward op that made its node, by autograd's
-sequence numbers. Numbers of layers and instances go: `model.layers.*.mlp`.
+By what the program noted of the nodes of its CUDA graphs, else by `nn.Module` frames (torch.profiler with stacks), else
+by ranges that are not a pass or a step (`capture run --ranges modules`, a framework's own). A backward op belongs to
+the module of the forward op that made its node, by autograd's sequence numbers. Numbers of layers and instances go:
+`model.layers.*.mlp`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import polars as pl
 
+from stepscope.derive.pytorch.annotations import noted_at_capture
 from stepscope.derive.pytorch.frames import MODULE
 from stepscope.derive.pytorch.passes import Passes
 from stepscope.derive.rank.data import RankData
@@ -37,13 +41,22 @@ def modules(data: RankData, ops: I64) -> pl.Series:
     at = data.launched_at[ops].copy()
     linked = data.launch[ops] != NONE
     if not linked.any():
-        return pl.Series("module", [None] * len(ops), dtype=pl.String)
+        return pl.repeat(None, len(ops), dtype=pl.String, eager=True).alias("module")
+    noted = noted_at_capture(data)
     tid[linked] = data.calls["tid"].cast(pl.Int64).to_numpy()[data.launch[ops[linked]]]
     tid, at = _of_forward(data, tid, at)
     module_of = _by_frames(data, tid, at)
     if module_of is None:
         module_of = _by_ranges(data, tid, at)
-    return module_of.str.replace_all(_NUMBERS, "${1}*").str.strip_chars("*_").alias("module")
+    if noted is not None:
+        module_of = pl.select(pl.coalesce(noted["module"].gather(ops), module_of)).to_series()
+    return by_text(module_of, lambda t: t.str.replace_all(_NUMBERS, "${1}*").str.strip_chars("*_")).alias("module")
+
+
+def by_text(texts: pl.Series, shortened: Callable[[pl.Series], pl.Series]) -> pl.Series:
+    """Texts of ops, shortened once per text: a million ops have a few."""
+    distinct = texts.unique().drop_nulls()
+    return texts.replace_strict(distinct, shortened(distinct), default=None, return_dtype=pl.String)
 
 
 def _of_forward(data: RankData, tid: I64, at: I64) -> tuple[I64, I64]:
@@ -88,7 +101,7 @@ def _frames(data: RankData) -> tuple[pl.Series, Nesting] | None:
 
 def _by_ranges(data: RankData, tid: I64, at: I64) -> pl.Series:
     if data.ranges.height == 0:
-        return pl.Series([None] * len(tid), dtype=pl.String)
+        return pl.repeat(None, len(tid), dtype=pl.String, eager=True)
     named = data.once(_module_ranges)
     return data.text_of(climb(data.range_at(tid, at), named, data.parents))
 

@@ -11,6 +11,7 @@ import numpy as np
 from msgspec import Struct
 
 from stepscope.derive.rank.data import RankData
+from stepscope.derive.work.launches import launching
 from stepscope.derive.work.phases import AGAIN, BACKWARD, OPTIMIZER, Phases, in_order, phases
 from stepscope.derive.work.roles import Kernels, kernels
 from stepscope.derive.work.rules import MULTIPLYING, Role
@@ -59,6 +60,8 @@ _NEAR = Threshold(
 )
 #: A softmax written out: exp(x - max) and its sum.
 _EXP, _MAX, _SUM = r"\bexp_kernel", r"MaxOps|max_kernel|max_values|MaxNanFunctor", r"sum_functor|sum_kernel"
+#: The torch op of a convolution, and kernels that bring numbers into the form in which a product convolves them.
+_CONVOLVING, _TRANSFORM = r"conv(olution|_|\d)", r"winograd_nonfused|fft2d_|im2d?2?col|col2im|vol2col"
 I8 = np.ndarray[tuple[int], np.dtype[np.int8]]
 
 
@@ -84,6 +87,7 @@ def parts(data: RankData, ops: I64, known: Kernels | None = None, passes: Phases
     by_hand = np.zeros(len(ops), bool)
     soft = (kinds.are(Role.SOFTMAX) | spelled_softmax(data, ops, kinds, order)) & ~when.are(OPTIMIZER)
     by_hand[order] = _around_softmax(kinds.role[order], kinds.matrix[order], when.phase[order], soft[order])
+    part_of[_of_convolutions(data, ops, kinds, order)] = _CODE["convolutions"]
     part_of[by_hand] = ATTENTION
     lossy = np.zeros(len(ops), bool)
     lossy[order] = _around_loss(kinds.role[order])
@@ -91,6 +95,16 @@ def parts(data: RankData, ops: I64, known: Kernels | None = None, passes: Phases
     part_of[when.are(OPTIMIZER) & ~kinds.are(Role.COMMUNICATION)] = _CODE["optimizer"]
     part_of[crossing(data, ops)] = _CODE["copies to and from the host"]
     return Parts(part_of, by_hand)
+
+
+def _of_convolutions(data: RankData, ops: I64, kinds: Kernels, order: I64) -> Mask:
+    """Products by which a convolution is computed: its torch op launched them, or its transforms stand beside them."""
+    products = kinds.are(Role.PRODUCT)
+    of_convolutions: Mask = products & launching(data).names(ops).str.contains(_CONVOLVING).fill_null(False).to_numpy()
+    transforms = np.r_[False, data.profile.names_with(_TRANSFORM)[data.name[ops[order]]], False]
+    beside = products[order] & (transforms[:-2] | transforms[2:])
+    of_convolutions[order[beside]] = True
+    return of_convolutions
 
 
 def spelled_softmax(data: RankData, ops: I64, kinds: Kernels, order: I64) -> Mask:

@@ -46,7 +46,8 @@ class Kernel(Struct, frozen=True):
 def kernel(name: str) -> Kernel:
     """What the kernel of this name does."""
     text = _NOISE.sub("", demangle(name))
-    role = first_of(text, RULES) or Role.OTHER
+    # Of a mangled name that was cut short, what is readable may leave out all that says what it does.
+    role = first_of(text, RULES) or first_of(name, RULES) or Role.OTHER
     backward = BACKWARD.search(text) is not None
     if role not in MULTIPLYING:
         return Kernel(role, backward=backward)

@@ -58,13 +58,13 @@ _RULES: tuple[tuple[Role, str], ...] = (
     (Role.FILL, r"^\[memset|^memset\b|rocclr_fillBuffer"),
     (Role.COPY, r"^\[memcpy|^(hip)?memcpy\b|rocclr_copyBuffer"),
     (Role.ATTENTION, r"^triton_tem_.*(flex_attention|sdpa)"),
-    (Role.PRODUCT, r"^triton_(tem|mm)_?|^_?(grouped_)?(mm|matmul|gemm)_kernel"),
+    (Role.PRODUCT, r"^triton_(tem|mm)_?|^_?(grouped_)?(mm|matmul|gemm)_kernel|^bmm_(Mx)?(E\dm\d|Bfloat16|Fp\d)"),
     (Role.FUSED, r"^triton_"),
     (
         Role.ATTENTION,
         r"flash_?(attn|fwd|bwd|fprop|bprop|::)|fmha|sdpa|\battn_(fwd|bwd)|_attn_(fwd|bwd)|sage_fwd|paged_(attention|kv)"
         r"|compute_dot_do_o|convert_dq|fused_attention|mem_?eff\w*attention|AttentionKernel|AttentionBackwardKernel"
-        r"|FlashAttn|dot_product_attention|ring_?exchange|bwd_preprocess",
+        r"|FlashAttn|dot_product_attention|ring_?exchange|bwd_preprocess|unified_attention|(Batch|Single)(Prefill|Decode)With",
     ),
     (Role.EMBEDDING, r"split_embedding|embedding_(bag|dense)"),
     (Role.FILL, r"multi_tensor_apply.*ZeroFunctor"),
@@ -82,7 +82,7 @@ _RULES: tuple[tuple[Role, str], ...] = (
     (
         Role.CONVOLUTION,
         r"implicit_?gemm|convol|conv(2d|3d|_)|_conv\b|[wd]grad|fprop|scudnn|winograd|miopen.*conv|igemm_(fwd|bwd|wrw)"
-        r"|flip_filter|fft2d|computeOffsets|kern_precompute_indices|im2d2?col|col2im|vol2col|depthwise|Sp3AsmConv"
+        r"|flip_filter|fft2d|computeOffsets|kern_precompute_indices|im2d?2?col|col2im|vol2col|depthwise|Sp3AsmConv"
         r"|scalePackedTensor|xmma_\w*cudnn|cudnn::.*(gemm|conv)|init_device_workspace",
     ),
     (
@@ -98,6 +98,7 @@ _RULES: tuple[tuple[Role, str], ...] = (
         r"|\bln_(fwd|bwd)|rmsnorm|welford",
     ),
     (Role.RANDOM, r"dropout|distribution_|philox|curand|bernoulli|masked_scale|random"),
+    (Role.ELEMENTWISE, r"rotary"),
     (
         Role.EMBEDDING,
         r"embedding|compute_grad_weight|krn_partial|sum_and_scatter|compute_num_of_partial|permute_pooled"
@@ -110,7 +111,11 @@ _RULES: tuple[tuple[Role, str], ...] = (
         r"|bucketize|searchsorted|multinomial|argsort",
     ),
     (Role.POOLING, r"pool|upsample|interpolate|grid_sampl"),
-    (Role.INDEX, r"^[^<(]*(index|gather|scatter|masked_select|take_|\bput_)|index_(put|copy|kernel|add|fill)"),
+    (
+        Role.INDEX,
+        r"^[^<(]*(index|gather|scatter|masked_select|take_|\bput_|and_cache|store_\w*cache|routing|moe_align)"
+        r"|index_(put|copy|kernel|add|fill)",
+    ),
     (
         Role.PRODUCT,
         r"(^|[^b])gemm|nvjet|Cijk_|gemv|splitk_?reduce|xmma|cublas|dot_kernel|cutlass|wgmma|scal_kernel|epilogue::impl"
@@ -119,7 +124,7 @@ _RULES: tuple[tuple[Role, str], ...] = (
     (Role.FILL, r"FillFunctor|\bfill|_fill\b|zeros?_kernel|ZeroFunctor"),
     (
         Role.CAST,
-        r"(bfloat16|half|float8\w*|float)_?copy_kernel|bfloat16tofloat32|^[^(]*(_to_float|float_to_\w+)|quantize"
+        r"(bfloat16|half|float8\w*|float)_?copy_kernel|bfloat16tofloat32|^[^(]*(_to_float|float_to_\w+)|quantize|_quant_kernel"
         r"|^[^<(]*cast|direct_copy_kernel.*(LoadWithCast|StoreWithCast|memory::\w*Cast)",
     ),
     (Role.COPY, r"copy|CatArray|clone|StridedCopy|pad_|roll_cuda|flip_"),
@@ -134,6 +139,7 @@ RULES = tuple((role, re.compile(pattern, re.IGNORECASE)) for role, pattern in _R
 
 #: The numbers that are multiplied, by the name of a product, a convolution or fused attention.
 _PRECISIONS: tuple[tuple[str, str], ...] = (
+    ("fp8", r"e2m1(mx)?e[45]m"),  # four bits by eight: at the rate of eight
     ("fp4", r"e2m1|nvfp4|mxf4"),
     ("fp8", r"e4m3|e5m2|nvjet_(sm\d+_)?q|fp8|_f8\b|float8|Cijk\w*?_(F8|B8)"),
     ("int8", r"[^a-z]imma|i8i8|_i8816|_i16832|int8"),

@@ -1,7 +1,7 @@
 """Memory is taken from and given back to the driver inside the step: cudaMalloc, cudaFree, empty_cache.
 
 cudaMalloc keeps the host from launching; cudaFree makes it wait for the whole device. A caching allocator does neither
-once it is warm. What it could give back is the step replayed with those calls neither taking time nor waiting, nor what
+once it is warm. What it could save is the step replayed with those calls neither taking time nor waiting, nor what
 the allocator does around them: between two launches with such a call the host takes longer than between others.
 """
 
@@ -14,12 +14,13 @@ from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import LONGEST_LAUNCH, Host, guilty, hosts, stage_of, sure
 from stepscope.findings.evidence.machines import on_amd
+from stepscope.findings.evidence.once import once
 from stepscope.findings.evidence.places import longest
 from stepscope.findings.evidence.shown import LATE, lost_by
 from stepscope.findings.finding import Finding
 from stepscope.findings.texts import title
 from stepscope.findings.words import counted
-from stepscope.intervals import Spans, join, union
+from stepscope.intervals import Spans, covered, join, union
 from stepscope.intervals.arrays import I64, NONE, in_order
 from stepscope.model.threshold import Threshold
 from stepscope.model.units import about
@@ -45,9 +46,23 @@ def _allocations(case: Case) -> dict[int, tuple[Host, I64]]:
     """By rank: the calls; nothing where they cannot matter."""
     allocations = {r: (h, calls) for r, h in hosts(case).items() if len(calls := h.of_cause(ALLOC))}
     if case.kind == "capture":  # of a short program: what is taken once, and given back when it ends, does not recur
+        allocations = {
+            r: (h, again) for r, (h, calls) in allocations.items() if len(again := _recurring(case, h, calls))
+        }
         allocations = {r: (h, calls) for r, (h, calls) in allocations.items() if _taken(h, calls) >= TAKEN_AGAIN.value}
     longest_ns = max((h.length(calls) for h, calls in allocations.values()), default=0)
     return allocations if case.material(longest_ns) else {}
+
+
+def _recurring(case: Case, host: Host, calls: I64) -> I64:
+    """Without those before the first kernels of a kind, when libraries are loaded and algorithms tried.
+
+    Of these, those that take no longer than the others are one of them: a capture may begin with a step like all.
+    """
+    spans, took = case.once(once)[host.data.rank], host.stop[calls] - host.start[calls]
+    later = covered(host.start[calls], host.stop[calls], spans) == 0
+    again: I64 = calls[later | (took <= took[later].max(initial=0))]
+    return again
 
 
 def _taken(host: Host, calls: I64) -> int:
@@ -124,10 +139,10 @@ def detect(case: Case) -> list[Finding]:
             saved,
             sure(case),
             f"the host of rank {worst} spends {about(spent[worst])} of the step in these calls, and a "
-            f"{'hip' if on_amd(case, ranks) else 'cuda'}Free leaves the GPU empty behind it: it is idle for {idle}"
+            f"{'hip' if on_amd(case, ranks) else 'cuda'}Free drains the GPU: it idles for {idle}"
             if freed
-            else f"the host of rank {worst} spends {about(spent[worst])} of the step in these calls; the GPU is idle "
-            f"for {idle} because of them",
+            else f"the host of rank {worst} spends {about(spent[worst])} of the step in these calls; the GPU "
+            f"idles for {idle}",
             _advice(names, on_amd(case, ranks)),
             command,
             ranks=ranks,
@@ -141,7 +156,7 @@ def detect(case: Case) -> list[Finding]:
 
 def _advice(names: dict[str, int], amd: bool) -> str:
     if any("Host" in n for n in names):
-        return "allocate pinned buffers once and reuse them (a pinned loader does), not in every step"
+        return "allocate pinned buffers once and reuse them, as a pinned DataLoader does"
     return (
         "keep memory in the caching allocator: no torch.cuda.empty_cache() in the loop, no shapes that change in every "
         f"step, PYTORCH_{'HIP' if amd else 'CUDA'}_ALLOC_CONF=expandable_segments:True where memory is nearly full"

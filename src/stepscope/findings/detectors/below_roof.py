@@ -1,7 +1,7 @@
 """Kernels that Nsight Compute measured far below their roof, and that take a share of the step.
 
 Only where the profile was opened with a report of the same program: its kernels are matched with those of the step
-(`derive/kernel/matching.py`), and what is ambiguous is left out. What it could give back is the step replayed with each
+(`derive/kernel/matching.py`), and what is ambiguous is left out. What it could save is the step replayed with each
 of them at the part of its roof that good kernels reach; its interval ends at the roof itself. Kernels that are bound by
 the overhead of starting them have another remedy, and are not counted.
 """
@@ -118,7 +118,7 @@ def detect(case: Case) -> list[Finding]:
             case.credit(ID),
             "certain",
             f"{several(len(ops), 'kernel')} that were measured take {about(int(took.sum()))} of the step on rank "
-            f"{worst}, and {about(float(roof.sum()))} at their roofs. Most is lost in `{short_range(name)}` "
+            f"{worst}, and {about(float(roof.sum()))} at their roofs. The most is lost in `{short_range(name)}` "
             f"({about(int(row['total_ns']))} in all), at {row['roof_pct']:.0f} % of its roof "
             f"({roofline.roof[top['kernel']]}): bound by {bound.by or 'nothing that was measured'}, {bound.why}"
             f"{f'; {pattern}' if pattern else ''}. Counted up to {ROOF_REACH.value:.0f} % of the roof",

@@ -1,7 +1,7 @@
 """Training stops while a checkpoint is written: weights go to the host and to files, and the GPU has nothing to do.
 
 It is told by ranges that name it, by calls of the OS that write, or by many copies to the host that other steps do not
-have. What it could give back is what those steps take beyond the usual one, over all steps of the run.
+have. What it could save is what those steps take beyond the usual one, over all steps of the run.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The GPU's clock is below what it reached elsewhere in the capture while it computes.
 
-It takes sampled GPU metrics (`capture run --with gpu-metrics`): the clock of the multiprocessors. What it could
-give back is the step replayed with kernels as much faster as the clock could be; kernels bound by memory gain less.
+It takes sampled GPU metrics (`capture run --with gpu-metrics`; `clocks` with torch 2.15): the clock of the
+multiprocessors. What it could give back is the step replayed with kernels as much faster as the clock could be; kernels
+bound by memory gain less.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from msgspec import Struct
 
-from stepscope.derive.kernel.sampled import CLOCK, megahertz, sampled
+from stepscope.derive.kernel.sampled import CLOCK, POWER, megahertz, sampled
 from stepscope.derive.rank.data import COMPUTE, RankData
 from stepscope.derive.replay.change import Change
 from stepscope.errors import CannotAnswer
@@ -84,8 +85,9 @@ def detect(case: Case) -> list[Finding]:
             case.credit(ID),
             "certain",
             f"while kernels run, the clock is at {100 * float(np.median(slowest.factor)):.0f} % of the "
-            f"{megahertz(slowest.highest):,.0f} MHz it reaches in the capture; {len(ops):,} kernels, "
-            f"{about(slowest.lost_ns)} of {about(compute)} of compute if all of them are bound by the clock",
+            f"{megahertz(slowest.highest):,.0f} MHz that it reaches in the capture; {len(ops):,} kernels, "
+            f"{about(slowest.lost_ns)} of {about(compute)} of compute if all of them are bound by the clock"
+            f"{_power(case, slowest)}",
             advice(
                 "clock-throttling", tool="amd-smi metric" if on_amd(case, ranks) else "nvidia-smi -q -d PERFORMANCE"
             ),
@@ -97,6 +99,16 @@ def detect(case: Case) -> list[Finding]:
             bound=True,
         )
     ]
+
+
+def _power(case: Case, slowest: _Throttled) -> str:
+    """What the GPU draws meanwhile, where torch's CUPTI backend sampled it."""
+    power = sampled(case.profile, slowest.data, POWER)
+    if power is None:
+        return ""
+    drawn = power.mean(slowest.data.start[slowest.ops], slowest.data.end[slowest.ops])
+    known = drawn[~np.isnan(drawn)]
+    return f"; it draws {float(np.median(known)):,.0f} W meanwhile" if len(known) else ""
 
 
 def _unknown() -> CannotAnswer:

@@ -1,7 +1,7 @@
 """Ranks have unequal amounts to compute, though no single one is slow.
 
 Pipeline stages: some hold more (layers, the head, the embedding), and the others wait for them with every micro-batch.
-What it could give back is the step replayed with every stage's compute at the mean of all. Ranks of one stage: several
+What it could save is the step replayed with every stage's compute at the mean of all. Ranks of one stage: several
 of them have more to do than the others (sequence lengths, the last batch): replayed with the median of their peers.
 Slow GPUs (`straggler`) and uneven tokens (`expert-imbalance`) are other faults, and taken out first.
 """
@@ -132,7 +132,7 @@ def _ranks(case: Case) -> list[Finding]:
     ranks = tuple(sorted(more))
     peer = peer_of(case, worst.rank, ranks)
     figures = tuple(part(case, r, "compute_ns") for r in (worst.rank, peer) if r is not None)
-    than = f", on rank {peer} for {about(figures[1])}" if peer is not None else ""
+    than = f" and for {about(figures[1])} on rank {peer}" if peer is not None else ""
     return [
         Finding(
             ID,

@@ -2,7 +2,7 @@
 
 Ranges and annotations that name it (`data`, `next batch`, `enumerate(DataLoader)…`, `IO`) say when the host was at it.
 Where a trace has none, it is the time before the next copy from the host, and other absences of the host that are as
-long, unless all ranks of one host are late together (`late-node`). What it could give back is the step replayed
+long, unless all ranks of one host are late together (`late-node`). What it could save is the step replayed
 without that time, and no more than the GPU idled in it.
 """
 
@@ -21,6 +21,7 @@ from stepscope.derive.replay.change import Change
 from stepscope.derive.windows.periods import periods
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
+from stepscope.findings.evidence.host_ops import op_that_fills
 from stepscope.findings.evidence.hosts import Host, guilty, hosts, stage_of, sure
 from stepscope.findings.evidence.places import longest, places
 from stepscope.findings.evidence.shown import LATE, lost_by
@@ -102,22 +103,24 @@ def detect(case: Case) -> list[Finding]:
     worst = max(ranks, key=lambda r: (lost[r], -r))
     host, spans, named = fetching[worst]
     inside = _longest_range(host, spans) if named else None
-    most = f"most in `{short_range(inside)}`" if inside else "before the copy of the next batch"
+    op = None if inside else op_that_fills(host, spans)
+    doing = short_range(inside) if inside else op
+    most = f"most in `{doing}`" if doing else "before the copy of the next batch"
     idle, figures, command = lost_by(case, host, *LATE, claim=max(lost[worst], saved))
     in_mpi = 0 if named else _in_mpi(host, spans)
     by_mpi = case.material(in_mpi)
     what = f"the GPU waits for {'files' if inside and re.search(_FILES, inside) else 'input'}"
     if by_mpi:
-        what, most = "the GPU waits for data that the host exchanges by MPI", f"{about(in_mpi)} of it in calls of MPI"
+        what, most = "the GPU waits for data that the host exchanges over MPI", f"{about(in_mpi)} of it in MPI calls"
     return [
         Finding(
             ID,
             what + ("" if len(ranks) == len(case.ranks) else f" on rank {worst}"),
             saved,
             sure(case) if named else "likely",
-            f"the host of rank {worst} spends {about(spans.length())} of the step on it ({most}); "
+            f"the host of rank {worst} takes {about(spans.length())} of the step to provide it ({most}); "
             f"the GPU idles for {about(lost[worst])} of that time, and for {idle} in all",
-            _hint(case, by_mpi=by_mpi),
+            _hint(case, op, by_mpi=by_mpi),
             command,
             ranks=ranks,
             figures=figures,
@@ -134,21 +137,26 @@ def _in_mpi(host: Host, spans: Spans) -> int:
     return intersect(union(calls["start_ns"].to_numpy(), calls["end_ns"].to_numpy()), spans).length()
 
 
-def _hint(case: Case, *, by_mpi: bool) -> str:
+def _hint(case: Case, op: str | None, *, by_mpi: bool) -> str:
     """What to do: a program that does not train on batches has no loader to give workers to."""
     if by_mpi:
         return (
             "exchange it from GPU to GPU (NCCL, MPI that takes device pointers), or with MPI_Isend and MPI_Irecv while "
             "the GPU works, in pinned memory; prepare the next arrays in another thread, or on the GPU"
         )
+    if op is not None:
+        return (
+            f"`{op}` computes on the CPU: run it on the GPU (device='cuda'), or ahead, in a DataLoader's workers or "
+            "another thread, with pinned memory and non_blocking copies"
+        )
     if case.profile.names_with(_TRAINS).any():
         return (
-            "fetch ahead: more DataLoader workers, prefetch_factor, pin_memory with non_blocking copies; move decoding "
-            "and tokenizing out of the loop; check the file system it reads from"
+            "prefetch: more DataLoader workers, prefetch_factor, pin_memory with non_blocking copies; move decoding "
+            "and tokenizing out of the loop; check the file system that it reads from"
         )
     return (
         "prepare it while the GPU works: another thread or process reads and writes ahead, with pinned memory and "
-        "asynchronous copies; check the file system it reads from"
+        "asynchronous copies; check the file system that it reads from"
     )
 
 

@@ -6,12 +6,11 @@ longer run loses more. Why is looked for in what the last steps hold that the fi
 
 from __future__ import annotations
 
-import numpy as np
-
-from stepscope.derive.run.job import Run, run_of
+from stepscope.derive.run.job import run_of
 from stepscope.findings.case import Case
 from stepscope.findings.finding import Finding, Place
 from stepscope.findings.run.beyond import beyond
+from stepscope.findings.run.drifting import first_and_last
 from stepscope.findings.run.episodes import names_elsewhere
 from stepscope.findings.run.inside import inside_step
 from stepscope.findings.texts import advice, title
@@ -26,7 +25,7 @@ def detect(case: Case) -> list[Finding]:
     if run is None or run.kinds is None or run.kinds.drift is None or run.kinds.drift.change_ns <= 0:
         return []
     drift = run.kinds.drift
-    first, last = _ends(run)
+    first, last = first_and_last(case.profile)
     rank = max(
         (r for r in run.ranks if first in r.label and last in r.label),
         key=lambda r: (int(r.step_ns[r.label.index(last)] - r.step_ns[r.label.index(first)]), -r.data.rank),
@@ -53,11 +52,3 @@ def detect(case: Case) -> list[Finding]:
             index=None if case.on_host else k,
         )
     ]
-
-
-def _ends(run: Run) -> tuple[str, str]:
-    """The first and the last usual step."""
-    assert run.kinds is not None, "only asked of steps"
-    usual = run.kinds.kinds[0].steps
-    calm = np.sort(usual[~run.kinds.spike[usual]])
-    return run.label[int(calm[0])], run.label[int(calm[-1])]

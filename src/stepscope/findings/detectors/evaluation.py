@@ -1,6 +1,6 @@
 """Some steps also evaluate, sample or write logs: forward passes without backward passes, or a range that says so.
 
-What it could give back is what those steps take beyond the usual one, over all steps of the run. It is the price of
+What it could save is what those steps take beyond the usual one, over all steps of the run. It is the price of
 evaluating so often, not all of it is waste.
 """
 
@@ -20,10 +20,10 @@ def detect(case: Case) -> list[Finding]:
             e,
             ID,
             f"{'logging' if e.cause == 'logging' else 'an evaluation'} takes {each(e)} {when(e)}",
-            "log less often, from another thread, and without reading numbers from the GPU"
+            "log less often, from another thread, and without reading values from the GPU"
             if e.cause == "logging"
             else "evaluate less often or on fewer batches, under torch.inference_mode() and in larger batches; read "
-            "its numbers once at the end; or evaluate checkpoints in another job",
+            "its metrics once at the end; or evaluate checkpoints in another job",
         )
         for e in case.episodes
         if e.cause in ("evaluation", "logging")

@@ -1,7 +1,7 @@
 """A rank gets more tokens than the others of its expert-parallel group, and they wait for it.
 
 Tokens show in the bytes of its all-to-alls, in how long it is in them after the last rank has come, and in the kernels
-of its experts: it computes longer than its peers, by the rule that names a `straggler` too. What it could give back is
+of its experts: it computes longer than its peers, by the rule that names a `straggler` too. What it could save is
 the step replayed with an even share of tokens: its experts' kernels as long as its peers' and its all-to-alls over as
 soon, but for what an even share leaves to it. Kernels that are slower on a rank whose bytes are those of the others are
 a slow GPU's: `straggler`.
@@ -70,7 +70,7 @@ def detect(case: Case) -> list[Finding]:
             "likely",
             f"all-to-alls of rank {worst} carry {more[worst]:.2f} times the bytes of the others' in its group "
             f"({uneven:.0f} % of the mean); its {which} take {about(float((over['ns'] - over['like_ns']).sum()))} "
-            f"longer per step ({longer:.2f} times as long), and the group waits for it at the next all-to-all",
+            f"longer per step ({longer:.2f} times as long), and the group waits for it in the next all-to-all",
             advice("expert-imbalance"),
             ("collectives", "--by op"),
             ranks=ranks,

@@ -1,6 +1,6 @@
 """Experts run one by one, in a loop: small products that fill a part of the GPU each, with launches and waits between.
 
-What it could give back is the step replayed with the kernels of all experts of a layer as one grouped product would
+What it could save is the step replayed with the kernels of all experts of a layer as one grouped product would
 take them (`evidence/experts.py`): side by side on the multiprocessors, launched once, and without the waits between
 them for how many tokens each has.
 """
@@ -53,7 +53,7 @@ def detect(case: Case) -> list[Finding]:
 def _said(lost: Told) -> tuple[str, str, str]:
     return (
         title("experts-one-by-one", kernels=several(lost.kernels, "small kernel"), rank=lost.rank),
-        f"they take {about(lost.took_ns)} of the step on rank {lost.rank}, {lost.most}; each fills a part of the GPU. "
-        f"Side by side, as one grouped product, they would take about {about(lost.good_ns)}",
+        f"they take {about(lost.took_ns)} of the step on rank {lost.rank}, {lost.most}; each fills only part "
+        f"of the GPU. As one grouped GEMM they would take about {about(lost.good_ns)}",
         advice("experts-one-by-one"),
     )

@@ -1,7 +1,7 @@
 """Transfers that nothing runs beside.
 
 Communication is taken together by what it serves (experts, pipeline, data, tensor or context parallelism), else by the
-stage that launched it or by its operation. What it could give back is the step replayed with
+stage that launched it or by its operation. What it could save is the step replayed with
 those transfers taking no time: ranks still wait for whoever is late, so that a straggler's victims are not blamed on
 the network. It is what is left once other causes are gone: slow links, stragglers, and communication that was only
 issued badly have findings of their own. A collective on the compute stream is in order with compute, and not counted.
@@ -38,6 +38,7 @@ from stepscope.model.kernel_names import shorten
 from stepscope.model.note import Note
 from stepscope.model.range_names import short_range
 from stepscope.model.ranks import ranks_text
+from stepscope.model.statement import several
 from stepscope.model.units import about
 
 ID = "exposed-communication"
@@ -58,7 +59,7 @@ def detect(case: Case) -> list[Finding]:
     by_rank, stages = together(case, case.once(at_once))
     if any(case.once(parts).values()) and not any(case.computes.values()):
         raise CannotAnswer(
-            "the trace has no compute kernel, so nothing says whether communication is hidden",
+            "the trace has no compute kernel, so nothing shows whether communication is hidden",
             "capture all kernels, not only communication",
         )
     by_rank = {r: of for r, of in by_rank.items() if case.computes[r]}
@@ -75,7 +76,8 @@ def _finding(case: Case, key: str, by_rank: dict[int, Part], stages: list[str]) 
     comm = sum(p.comm_ns for p in by_rank.values())
     exposed = sum(int(p.exposed.sum()) for p in by_rank.values())
     share = 100.0 * exposed / comm if comm else 0.0
-    saved, cause, bound = _saved(case, by_rank)
+    absent = _absent(case, by_rank)
+    saved, cause, bound = _saved(case, by_rank, bool(absent))
     can_hide = hideable(case, {r: p.ops for r, p in by_rank.items()})
     ranks = guilty({r: p.wall_ns for r, p in by_rank.items()})
     worst = max(ranks, key=lambda r: (by_rank[r].wall_ns, -r))
@@ -86,7 +88,7 @@ def _finding(case: Case, key: str, by_rank: dict[int, Part], stages: list[str]) 
     names = _names(case, worst, by_rank[worst]) if by == "op" else [key]
     row = exposed_in(case, by, worst, names)
     shown = int(row["exposed_wall_ns"])
-    among = f" ({about(shown)} in `{short_range(shorten(str(row[by])))}`)" if shown != wall else ""
+    among = f" (of {about(shown)} in `{short_range(shorten(str(row[by])))}`)" if shown != wall else ""
     within = f"; in {', '.join(stages)}" if stages else ""
     which = f"--rank {ranks_text(ranks)}" if len(ranks) < len(case.ranks) else ""
     return Finding(
@@ -94,10 +96,11 @@ def _finding(case: Case, key: str, by_rank: dict[int, Part], stages: list[str]) 
         title("exposed-communication", share=share, what=what),
         can_hide.of(saved),
         cause,
-        f"{n} per rank and step, {about(comm / each)} in all, of which {about(exposed / each)} ({share:.0f} %) have no "
-        f"compute beside them; most on rank {worst}: {about(wall)}{among}{_rate(case, by_rank)}{within}. That includes "
-        f"waiting for other ranks, which the recoverable time does not{can_hide.words}",
-        _TRY.get(key, _OTHERWISE),
+        f"{several(n, 'communication')} per rank and step take {about(comm / each)}; {about(exposed / each)} of that "
+        f"({share:.0f} %) is not overlapped with compute; most on rank {worst}: "
+        f"{about(wall)}{among}{_rate(case, by_rank)}{within}. "
+        f"That includes waiting for other ranks, which the estimate leaves out{absent}{can_hide.words}",
+        ("record all ranks, which tells who waits for whom; then: " if absent else "") + _TRY.get(key, _OTHERWISE),
         ("overlap", " ".join(filter(None, ("" if by == "stage" else f"--by {by}", which)))),
         ranks=ranks,
         figures=(shown,),
@@ -114,7 +117,7 @@ def _names(case: Case, rank: int, part: Part) -> list[str]:
     return case.profile.names.gather(np.unique(data.name[part.ops])).to_list()
 
 
-def _saved(case: Case, by_rank: dict[int, Part]) -> tuple[int, Cause, bool]:
+def _saved(case: Case, by_rank: dict[int, Part], absent: bool) -> tuple[int, Cause, bool]:
     """What a replay gives back, how sure that is, and whether it is only a bound.
 
     Without events in the trace, or without a replay, it is what is exposed of the transfers.
@@ -125,11 +128,31 @@ def _saved(case: Case, by_rank: dict[int, Part]) -> tuple[int, Cause, bool]:
     try:
         if case.faithful:
             saved = case.credit(ID, instant, max(p.wall_ns for p in by_rank.values()))
+            if absent:
+                return saved, "possible", True
             return saved, "certain" if case.path.met is not None else "likely", False
     except CannotAnswer:
         pass
     moved, matched = exposed_transfers(case, {r: p.ops for r, p in by_rank.items()}, case.before(ID).transfer_less_ns)
     return int(np.median(moved)), "likely" if matched else "possible", not matched
+
+
+def _absent(case: Case, by_rank: dict[int, Part]) -> str:
+    """Words for transfers most of which lack a rank that is not in the profile: all may be waiting for it."""
+    try:
+        table = case.once(sides).filter(pl.col("size").is_null() | (pl.col("size") > 1))
+    except CannotAnswer:
+        return ""
+    ops = [table.filter((pl.col("rank") == r) & pl.col("op").is_in(p.ops.tolist())) for r, p in by_rank.items()]
+    met = pl.concat(ops).unique("meeting")
+    # How large a group is is said when it is made: a job that lacks ranks may lack one of any group.
+    gone = any(note.code == "ranks-missing" for note in case.path.notes)
+    lacking = met.filter(
+        pl.when(pl.col("size").is_null()).then(gone).otherwise(pl.col("present") < pl.col("size"))
+    ).height
+    if 2 * lacking <= met.height:
+        return ""
+    return f"; but {lacking} of {met.height} lack ranks that are not in the profile, and all may be waiting for those"
 
 
 def _rate(case: Case, by_rank: dict[int, Part]) -> str:

@@ -1,7 +1,7 @@
 """Copies that nothing runs beside: weights that are offloaded, activations that are swapped, input that comes late.
 
 A copy hides behind compute if it has a stream of its own and is issued early enough. What is counted is time in which a
-copy or a memset runs, and neither compute nor communication does, as `breakdown` has it. What it could give back is the
+copy or a memset runs, and neither compute nor communication does, as `breakdown` has it. What it could save is the
 step replayed with those copies taking no time.
 """
 
@@ -29,18 +29,18 @@ ID = "exposed-copies"
 _KINDS = {
     "HtoD": (
         "copies to the device",
-        "keep on the GPU what each step needs; what must be offloaded, copy ahead: the next layer's while this one "
-        "computes, from pinned memory, on a stream of its own",
+        "keep on the GPU what every step needs; copy what must be offloaded ahead of time: the next layer's while "
+        "this one computes, from pinned memory, on a stream of its own",
     ),
     "DtoH": (
         "copies to the host",
         "copy on a stream of their own, to pinned memory with non_blocking=True, while the next layer computes",
     ),
     "DtoD": (
-        "copies within the device",
+        "device-to-device copies",
         "avoid them: contiguous layouts, views instead of clones, in-place ops, buffers that are allocated once",
     ),
-    "PtoP": ("copies between devices", "copy on a stream of their own, before they are needed"),
+    "PtoP": ("copies between GPUs", "copy on a stream of their own, before they are needed"),
     "none": ("memsets", "zero less: zero_grad(set_to_none=True), buffers that are written anyway"),
 }
 
@@ -100,8 +100,8 @@ def detect(case: Case) -> list[Finding]:
             title("exposed-copies", what=what),
             saved,
             "certain",
-            f"copies of rank {worst} are exposed for {about(lost[worst])} of the step; most are {first['n']:,} {what} "
-            f"of {about(first['ns'])} in all{rate}",
+            f"copies of rank {worst} are exposed for {about(lost[worst])} of the step, most of them {first['n']:,} "
+            f"{what} ({about(first['ns'])} in all{rate})",
             advice,
             ("breakdown", ""),
             ranks=ranks,

@@ -61,7 +61,7 @@ def detect(case: Case) -> list[Finding]:
             sure(case),
             f"collections take {about(pauses.length())} of the step on rank {worst}, the longest "
             f"{about(float((pauses.end - pauses.start).max()))}; the GPU idles for "
-            f"{about(lost[worst])} of that time; in all it is idle for {idle}",
+            f"{about(lost[worst])} of that time; in all it idles for {idle}",
             advice("gc-pause"),
             command,
             ranks=ranks,

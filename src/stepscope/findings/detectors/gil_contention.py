@@ -1,6 +1,6 @@
 """The thread that launches waits for Python's lock (GIL), which another thread has, and the GPU runs out of work.
 
-nsys records it (`--trace=python-gil`). What it could give back is the step replayed without those waits. A trace
+nsys records it (`--trace=python-gil`). What it could save is the step replayed without those waits. A trace
 without it says nothing of locks: few are recorded with it, and no other record tells a wait for it from the host's own
 work, so that nothing is said of it there.
 """
@@ -46,13 +46,14 @@ def detect(case: Case) -> list[Finding]:
     return [
         Finding(
             ID,
-            f"the thread that launches waits for Python's lock ({several(len(waits[worst]), 'time')} on rank {worst})",
+            f"the launching thread waits for the GIL ({several(len(waits[worst]), 'time')} on rank {worst})",
             saved,
             sure(case),
-            f"it waits for {about(waits[worst].length())} of the step on rank {worst}, and the GPU has nothing to do "
-            f"for {about(lost[worst])} of it{_holder(hosts(case)[worst], waits[worst])}; the GPU is idle for {idle}",
+            f"it waits for {about(waits[worst].length())} of the step on rank {worst}, and the GPU idles "
+            f"for {about(lost[worst])} of that{_holder(hosts(case)[worst], waits[worst])}; in all the GPU idles for "
+            f"{idle}",
             "worker processes instead of threads (num_workers), or work that releases the lock (NumPy, PyTorch, image "
-            "libraries); log and send metrics every so many steps, from another process",
+            "libraries); log and send metrics every N steps, from another process",
             command,
             ranks=ranks,
             figures=figures,
@@ -72,7 +73,7 @@ def _of_host(host: Host) -> Spans:
 
 
 def _holder(host: Host, waits: Spans) -> str:
-    """The thread that has the lock for most of these waits."""
+    """The thread that holds the lock for most of these waits."""
     held = lock_ranges(host.data, HOLDING)
     by_thread = {
         tid: intersect(union(rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy()), waits).length()
@@ -81,4 +82,4 @@ def _holder(host: Host, waits: Spans) -> str:
     if not by_thread or not max(by_thread.values()):
         return ""
     thread = max(by_thread, key=lambda tid: (by_thread[tid], tid))
-    return f"; thread {thread} has the lock for {percent(by_thread[thread], waits.length())} of that time"
+    return f"; thread {thread} holds the lock for {percent(by_thread[thread], waits.length())} of that time"

@@ -1,6 +1,6 @@
 """torch.compile loses its way: graph breaks, recompiles, compilation inside the step.
 
-What it could give back is the step replayed without the host's time between graphs of one frame and in compiling, but
+What it could save is the step replayed without the host's time between graphs of one frame and in compiling, but
 never more than the GPU idled meanwhile. A break that costs no idle time is not a finding, nor is the capture of a CUDA
 graph: the GPU runs nothing meanwhile, on purpose, and it is done once. A note says how long it takes.
 """

@@ -1,7 +1,7 @@
 """The host waits for the GPU, and then the GPU for the host: `.item()`, synchronize, pageable and synchronous copies.
 
 A wait costs nothing while the GPU has other work; once the GPU is done it costs the time until the next launch arrives.
-So what it could give back is the step replayed with those calls not waiting. Calls are grouped by kind, since what to
+So what it could save is the step replayed with those calls not waiting. Calls are grouped by kind, since what to
 do about them differs. Whatever else makes the host late (slow or too many launches, input, allocations) is a finding of
 its own: a wait is blamed only for what it costs without them.
 """
@@ -62,16 +62,16 @@ ID = "host-sync"
 ITEM, TO_HOST, TO_DEVICE, COPY, DEVICE, STREAM, EVENT = range(7)
 _KINDS = (
     (
-        ("number", "numbers", "read from the GPU (.item(), .tolist(), nonzero, comparisons)"),
-        "keep them on the GPU: accumulate in a tensor, print every N steps, torch.where instead of `if`, no boolean "
-        "indexing; or copy to pinned memory and read the number a step later",
+        ("read of a GPU value", "reads of GPU values", "(.item(), .tolist(), nonzero, comparisons)"),
+        "keep values on the GPU: accumulate in a tensor, print every N steps, torch.where instead of `if`, no boolean "
+        "indexing; or copy to pinned memory and read the value a step later",
     ),
     (
-        ("copy", "copies", "to the host, waited for (.cpu(), .numpy())"),
+        ("blocking copy", "blocking copies", "to the host (.cpu(), .numpy())"),
         "copy to pinned memory with non_blocking=True, and wait for an event when the data is needed",
     ),
     (
-        ("copy", "copies", "to the device, waited for (.to('cuda') of pageable memory)"),
+        ("blocking copy", "blocking copies", "to the device (.to('cuda') of pageable memory)"),
         "pin the memory (DataLoader(pin_memory=True), tensor.pin_memory()) and copy with non_blocking=True",
     ),
     (
@@ -80,12 +80,12 @@ _KINDS = (
     ),
     (
         ("device synchronization", "device synchronizations", "(torch.cuda.synchronize())"),
-        "take them out of the loop: time with CUDA events, and let the stream order work",
+        "take them out of the loop: time with CUDA events, and let streams order the work",
     ),
     (
         ("stream synchronization", "stream synchronizations", ""),
         "let the next stream wait for an event instead of the host; if the host needs a size from the GPU, use fixed "
-        "capacities, or ask for it a layer earlier",
+        "capacities, or read it a layer earlier",
     ),
     (
         ("event synchronization", "event synchronizations", ""),
@@ -200,14 +200,14 @@ def _finding(case: Case, costly: _Costly) -> Finding:
     idle, figures, command = lost_by(case, host, "sync", *LATE, claim=costly.saved)
     inside = _ranges(host, calls[worst])
     timer = case.once(measured).get(worst) if costly.kind == DEVICE else None
-    behind = f", one behind {timer.behind}, as timers of blocks make them" if timer is not None else ""
+    behind = f", one after {timer.behind}, as block timers do" if timer is not None else ""
     return Finding(
         ID,
         " ".join(filter(None, (several(n, one, many), of, "makes" if n == 1 else "make", "the host wait"))),
         costly.saved,
         sure(case),
-        f"rank {worst} spends {about(host.length(calls[worst]))} of the step in them"
-        f"{f', most in {inside}' if inside else ''}{behind}; the GPU is without work for {idle}",
+        f"the host of rank {worst} spends {about(host.length(calls[worst]))} of the step in these calls"
+        f"{f', most in {inside}' if inside else ''}{behind}; the GPU idles for {idle}",
         advice,
         command,
         ranks=ranks,

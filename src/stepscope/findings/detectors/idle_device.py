@@ -2,7 +2,7 @@
 
 Layers that are spread over devices run one after the other unless micro-batches fill them; data parallelism within one
 process (DataParallel) gathers on one. Looked at is how long each device of a process computes in the step. What it
-could give back is the most that an even share would: the busiest device's time beyond the mean.
+could save is the most that an even share would: the busiest device's time beyond the mean.
 """
 
 from __future__ import annotations

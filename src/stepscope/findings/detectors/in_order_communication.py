@@ -2,7 +2,7 @@
 
 Nothing can run beside it on its stream, and the next kernel waits for it. Often its result is needed at once; then it
 is hidden only by splitting the work (half of the tokens communicate while the other half computes), by a fused kernel,
-or by doing less of it. What it could give back is the step replayed with those transfers taking no time: the most that
+or by doing less of it. What it could save is the step replayed with those transfers taking no time: the most that
 can be had. Ranks still wait for whoever is late.
 """
 
@@ -74,8 +74,8 @@ def detect(case: Case) -> list[Finding]:
             title("in-order-communication", what=what),
             can_hide.of(saved),
             "likely",
-            f"{len(part.ops):,} on rank {worst} {take} {about(part.comm_ns)} of the step on a stream that computes"
-            f"{beyond}, and {about(wall[worst])} of that have nothing beside them. That includes waiting for other "
+            f"{len(part.ops):,} of them on rank {worst} {take} {about(part.comm_ns)} of the step on a compute stream"
+            f"{beyond}, and for {about(wall[worst])} of that nothing else runs. That includes waiting for other "
             f"ranks{can_hide.words}",
             advice("in-order-communication"),
             ("overlap", ""),
@@ -83,7 +83,7 @@ def detect(case: Case) -> list[Finding]:
             figures=(barrier,),
             where=places_of(case, most_exposed({r: p for r, (p, _) in by_rank.items()})),
             covers=spans_of(case, {r: p.ops for r, (p, _) in by_rank.items()}),
-            low_ns=0,
             high_ns=saved,
+            bound=True,
         )
     ]

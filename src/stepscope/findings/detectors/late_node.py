@@ -3,7 +3,7 @@
 Looked at are long stretches in which a rank's host made no CUDA call, by the place where they come (how much
 communication the rank had launched before), and beside the same place on the other ranks: what is usual there is the
 lower quartile. Where all ranks of a host are late at a place, the host is; else the rank. Ranks may also begin the step
-itself late. What it could give back is the step replayed without the excess. Input (`data-stall`) and hosts that launch
+itself late. What it could save is the step replayed without the excess. Input (`data-stall`) and hosts that launch
 slowly throughout (`launch-bound`) are other faults.
 """
 
@@ -78,12 +78,7 @@ def late(case: Case) -> list[_Late]:
     slow = slow_hosts(case).beside
     table = pl.concat([_stretches(case, h) for r, h in hosts(case).items() if r not in slow])
     begins = _begins(case)
-    # A rank without a long stretch at a place has none there: such zeros count for the lower quartile.
-    nth = (len(case.ranks) - 1) // 4 - (len(case.ranks) - pl.len().cast(pl.Int64))
-    usual = pl.when(nth >= 0).then(pl.col("ns").sort().get(pl.max_horizontal(nth, 0))).otherwise(0)
-    table = table.join(table.group_by("place").agg(usual.alias("usual")), on="place")
-    table = table.with_columns((pl.col("ns") - pl.col("usual")).alias("over"))
-    table = table.filter(pl.col("over") > LATE_STRETCH.share * case.step_ns)
+    table = _beyond_usual(table, len(case.ranks)).filter(pl.col("over_there") > LATE_STRETCH.share * case.step_ns)
     over = dict(table.group_by("rank").agg(pl.col("over").sum()).iter_rows())
     for rank, ns in begins.items():
         over[rank] = over.get(rank, 0) + ns
@@ -109,6 +104,22 @@ def late(case: Case) -> list[_Late]:
     return groups
 
 
+def _beyond_usual(table: pl.DataFrame, ranks: int) -> pl.DataFrame:
+    """`over_there`, by which a rank's stretches at a place exceed what is usual there, and of each stretch its `over`.
+
+    A rank may have several at one place, as before every layer of a forward pass: together they are compared.
+    """
+    table = table.with_columns(pl.col("ns").sum().over("rank", "place").alias("there"))
+    # A rank without a long stretch at a place has none there: such zeros count for the lower quartile.
+    nth = (ranks - 1) // 4 - (ranks - pl.len().cast(pl.Int64))
+    usual = pl.when(nth >= 0).then(pl.col("there").sort().get(pl.max_horizontal(nth, 0))).otherwise(0)
+    by_place = table.unique(["rank", "place"]).group_by("place").agg(usual.alias("usual"))
+    over = pl.col("there") - pl.col("usual")
+    return table.join(by_place, on="place", maintain_order="left").with_columns(
+        over.alias("over_there"), (pl.col("ns") * over / pl.col("there")).round().cast(pl.Int64).alias("over")
+    )
+
+
 def _one(case: Case, group: tuple[int, ...], host: str | None, rows: pl.DataFrame, begins: dict[int, int]) -> _Late:
     cut = {}
     for r in group:
@@ -123,8 +134,9 @@ def _one(case: Case, group: tuple[int, ...], host: str | None, rows: pl.DataFram
         Place(r, s, e)
         for r, s, e in rows.sort("over", descending=True).select("rank", "start", "end").head(10).iter_rows()
     )
-    first = rows.filter(pl.col("place") == 0).height == rows.height and rows.height > 0
-    at = "at the beginning of the step" if first or not rows.height else "between launches"
+    once = rows.height == rows["rank"].n_unique()
+    first = once and rows.height > 0 and bool((rows["place"] == 0).all())
+    at = "at the start of the step" if first or not rows.height else "between launches"
     change = Change(host_time_cut=cut, host_start_earlier_ns=earlier)
     from_before = not cut and any(_recorded_from(hosts(case)[r]) for r in group)
     return _Late(group, host, total, change, where, at, from_before)
@@ -211,35 +223,15 @@ def remedy(case: Case) -> Change:
 
 def detect(case: Case) -> list[Finding]:
     try:
-        found, unknown = [_finding(case, one) for one in case.once(late)], None
+        findings, unknown = [_finding(case, one) for one in case.once(late)], None
     except CannotAnswer as why:  # arrivals tell who is late even where no call was recorded
-        found, unknown = [], why
-    arrival = late_without_cause(case) if not found and len(case.ranks) > 1 else None
+        findings, unknown = [], why
+    arrival = late_without_cause(case) if not findings and len(case.ranks) > 1 else None
     if arrival is not None:
-        return [_unseen(case, arrival)]
+        return [_unexplained(case, (arrival.rank,), arrival.ns, arrival=arrival)]
     if unknown is not None:
         raise unknown
-    return found
-
-
-def _unseen(case: Case, arrival: Arrival) -> Finding:
-    """A rank that others wait for, and nothing recorded says why."""
-    figure = int(case.ask(stragglers).rows.filter(pl.col("rank") == arrival.rank)["late_ns"][0])
-    return Finding(
-        ID,
-        title("late-node/unseen", rank=arrival.rank, ns=about(arrival.ns)),
-        min(arrival.ns, case.step_ns),
-        "possible",
-        f"it comes last in {arrival.times:,} of {several(arrival.total, 'communication')}, and the others wait "
-        f"{about(figure)} for it in the capture; nothing recorded took longer there than on its peers: it was late "
-        "before the capture began, or does work that is not recorded",
-        advice("late-node/unseen"),
-        ("stragglers", ""),
-        ranks=(arrival.rank,),
-        figures=(figure,),
-        bound=True,
-        stands_out=True,
-    )
+    return findings
 
 
 def _finding(case: Case, one: _Late) -> Finding:
@@ -247,7 +239,7 @@ def _finding(case: Case, one: _Late) -> Finding:
     who = some_ranks(one.ranks)
     who = f"host {one.host} ({who})" if one.host else who
     if one.from_before:
-        return _late_from_the_start(case, one, who)
+        return _unexplained(case, one.ranks, one.ns, who=who, s="s" * (len(one.ranks) == 1 or one.host is not None))
     # Cutting a stretch cannot give back more than its length.
     saved = case.credit(ID, one.change, one.ns)
     worst = max(one.ranks, key=lambda r: (hosts(case)[r].idle_ns(*LATE), -r))
@@ -257,15 +249,15 @@ def _finding(case: Case, one: _Late) -> Finding:
         title(
             "late-node/finding",
             who=who,
-            s="s" * (len(one.ranks) == 1 or one.host is not None),
+            is_="is" if len(one.ranks) == 1 or one.host is not None else "are",
             ns=about(one.ns),
             at=one.at,
         ),
         saved,
         sure(case),
-        f"its host makes no CUDA call for {about(one.ns)} per step longer than the others at the same "
-        f"place, and the other {waiting} for it; the GPU of rank {worst} is "
-        f"idle for {idle}",
+        f"its host goes without a CUDA call for {about(one.ns)} per step longer than the others at the same "
+        f"place, and the other {waiting} for it; the GPU of rank {worst} "
+        f"idles for {idle}",
         advice("late-node/finding"),
         command,
         ranks=one.ranks,
@@ -275,24 +267,41 @@ def _finding(case: Case, one: _Late) -> Finding:
     )
 
 
-def _late_from_the_start(case: Case, one: _Late, who: str) -> Finding:
-    """Ranks that begin the step late, of which nothing was recorded before it: without events no replay tells more."""
-    text, exposed = waiting(case)
+def _unexplained(
+    case: Case, ranks: tuple[int, ...], ns: int, *, arrival: Arrival | None = None, who: str = "", s: str = ""
+) -> Finding:
+    """Ranks that come late, and nothing recorded says why: no replay tells what it would give back.
+
+    Either they come last, and nothing took longer there than on their peers (`arrival`); or they begin the step late,
+    and their records begin with it.
+    """
+    if arrival is not None:
+        figure = int(case.ask(stragglers).rows.filter(pl.col("rank") == arrival.rank)["late_ns"][0])
+        heading = title("late-node/unseen", rank=arrival.rank, ns=about(ns))
+        evidence = (
+            f"it comes last in {arrival.times:,} of {several(arrival.total, 'communication')}, and the others wait "
+            f"{about(figure)} for it in the capture; nothing recorded took longer there than on its peers: it was late "
+            "before the capture began, or does work that is not recorded"
+        )
+        most, try_next, command = case.step_ns, advice("late-node/unseen"), "stragglers"
+    else:
+        text, figure = waiting(case)
+        heading = title("late-node/late-from-the-start", who=who, s=s, ns=about(ns))
+        evidence = (
+            f"the others wait for it in their first communication: {text}. Nothing was recorded before the step, so it "
+            "may be late in this capture only: profilers do not start on all ranks at once"
+        )
+        most, try_next, command = figure, advice("late-node/late-from-the-start"), "breakdown"
     return Finding(
         ID,
-        title(
-            "late-node/late-from-the-start",
-            who=who,
-            s="s" * (len(one.ranks) == 1 or one.host is not None),
-            ns=about(one.ns),
-        ),
-        min(one.ns, exposed),
+        heading,
+        min(ns, most),
         "possible",
-        f"the others wait for it in their first communication: {text}. Nothing was recorded before the step, so it may "
-        "be late in this capture alone: profilers do not start on all ranks at once",
-        advice("late-node/late-from-the-start"),
-        ("breakdown", ""),
-        ranks=one.ranks,
-        figures=(exposed,),
+        evidence,
+        try_next,
+        (command, ""),
+        ranks=ranks,
+        figures=(figure,),
         bound=True,
+        stands_out=arrival is not None,
     )

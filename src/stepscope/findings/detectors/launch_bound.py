@@ -98,13 +98,12 @@ def _of_all(case: Case, factors: dict[int, float], saved: int) -> Finding:
     last = _last(case)
     return Finding(
         ID,
-        f"the host of rank {last.rank} launches slowest, and it comes last in {last.times} of {last.total} "
-        "communications"
+        f"rank {last.rank} launches the slowest, and comes last in {last.times} of {last.total} communications"
         if last is not None and last.rank in ranks
-        else "the host cannot launch fast enough",
+        else "the host cannot launch kernels fast enough",
         saved,
         "likely",
-        f"a launch takes {about(host.pace_ns or 0.0)} of host time on rank {worst}, {took}; the GPU {late}",
+        f"each launch costs {about(host.pace_ns or 0.0)} of host time on rank {worst}, {took}; the GPU {late}",
         advice("launch-bound/of-all", machine=machine),
         ("launches", "--by rank"),
         ranks=ranks,
@@ -120,12 +119,14 @@ def _late(case: Case, rank: int, claim: int) -> tuple[str, tuple[int, ...]]:
     """How long the GPU starves, as `launches` has it; where more is claimed, ranks also wait for each other."""
     starved = hosts(case)[rank].idle_ns(*LATE)
     late = min(_starved(case, rank), starved)
-    text = f"starves for {about(starved)} of the step, for {about(late)} of it because launches come late"
+    text = f"idles for {about(starved)} of the step because launches come late"
+    if about(late) != about(starved):
+        text = f"starves for {about(starved)} of the step, {about(late)} of it because launches come late"
     figures: tuple[int, ...] = (starved,)
     if claim > starved and (queued := hosts(case)[rank].idle_ns("queue")):
         arriving = unfed(hosts(case)[rank]).length() - starved
-        text += f"; {about(queued)} more pass between launches and starts, {about(arriving)} of it since launches take "
-        text += "that long to arrive"
+        text += f"; another {about(queued)} pass between launches and starts, {about(arriving)} of it because launches "
+        text += "take that long to arrive"
         figures = (starved, queued)
     if claim <= sum(figures) or not (waited := waiting(case))[1]:
         return text, figures

@@ -1,6 +1,6 @@
 """Long kernels that leave most of the GPU empty: fewer blocks than half its multiprocessors, with nothing beside them.
 
-What it could give back is the step replayed with each of them as fast as if its blocks spread over the multiprocessors
+What it could save is the step replayed with each of them as fast as if its blocks spread over the multiprocessors
 half as well as they could. It is an upper bound of a kind: whether the work can be split further, a trace cannot tell.
 """
 
@@ -45,11 +45,13 @@ def _sparse(case: Case) -> dict[int, tuple[I64, F64]]:
     if _shared(case):
         raise CannotAnswer(
             "ranks share a GPU, or may share one: what runs beside a kernel is not known",
-            "give each rank a GPU of its own, and traces that name their hosts",
+            "give each rank a GPU of its own, and use traces that name their hosts",
         )
     units = {r: _units(case, r) for r in hosts(case)}
     if not any(units.values()):
-        raise CannotAnswer("the trace does not say how many multiprocessors the GPU has", "`stepscope info` names it")
+        raise CannotAnswer(
+            "the trace does not say how many multiprocessors the GPU has", "`stepscope info` names the GPU"
+        )
     shapes = dict(case.profile.launch_shapes())
     sparse = {r: _few_blocks(h, shapes[r], units[r]) for r, h in hosts(case).items()}
     return {r: (ops, factor) for r, (ops, factor) in sparse.items() if len(ops)}
@@ -77,8 +79,8 @@ def detect(case: Case) -> list[Finding]:
             title("low-occupancy", kernels=several(len(ops), "kernel leaves", "kernels leave"), worst=worst),
             case.credit(ID),
             "certain",
-            f"they take {about(spent[worst])} of the step on rank {worst}, alone, with fewer blocks than "
-            f"half of its {_units(case, worst)} multiprocessors; most of it `{short_range(top)}` "
+            f"they take {about(spent[worst])} of the step on rank {worst} while nothing else runs, with "
+            f"fewer blocks than half of its {_units(case, worst)} multiprocessors; mainly `{short_range(top)}` "
             f"({about(all_of_it)} in all)",
             advice("low-occupancy"),
             ("kernels", f"--rank {worst}"),

@@ -1,7 +1,7 @@
 """Code is loaded inside the step: modules, libraries, graphs being instantiated.
 
 CUDA loads a kernel's code when it is first launched, and a graph is instantiated before it first runs: both belong to
-the warm-up. What it could give back is the step replayed with those calls taking no time.
+the warm-up. What it could save is the step replayed with those calls taking no time.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ def detect(case: Case) -> list[Finding]:
             ),
             saved,
             sure(case),
-            f"the host of rank {worst} spends {about(spent[worst])} of the step in these calls; the GPU is idle for "
-            f"{idle}",
+            f"the host of rank {worst} spends {about(spent[worst])} of the step in these calls; the GPU "
+            f"idles for {idle}",
             "capture graphs once and replay them; keep shapes static"
             if graphs
             else "profile later: let every kernel run once before the capture (more warm-up steps)"
-            f"{'' if on_amd(case, ranks) else ', or set CUDA_MODULE_LOADING=EAGER'}; if it returns in every step, "
-            "something compiles or loads anew each time",
+            f"{'' if on_amd(case, ranks) else ', or set CUDA_MODULE_LOADING=EAGER'}; if it recurs in every "
+            "step, something is compiled or loaded each time",
             command,
             ranks=ranks,
             figures=figures,

@@ -1,7 +1,7 @@
 """Matrix products and convolutions that do not run on tensor cores, though the GPU has them.
 
 Only kernels whose names tell are counted (`sgemm`, `simt`, cuDNN's convolutions of fp32), never double precision or
-products with a vector. What it could give back is the step replayed with them in half precision, as fast as the GPU's
+products with a vector. What it could save is the step replayed with them in half precision, as fast as the GPU's
 peak rates let expect (`model/gpus.py`); the evidence has TF32 alone, too. Products that are too short to be bound by
 compute are counted as twice as fast, no more; so are all where the trace names no GPU. Where hardly any product of the
 step uses them, the numbers between products halve, too: what autocast computes in half precision then moves
@@ -158,14 +158,14 @@ def detect(case: Case) -> list[Finding]:
             ID,
             title(
                 "no-tensor-cores",
-                products=several(len(ops), "product or convolution does", "products or convolutions do"),
+                products=several(len(ops), "matmul or convolution does", "matmuls or convolutions do"),
                 worst=worst,
             ),
             case.credit(ID),
             "certain",
-            f"they take {about(spent[worst])} of the step on rank {worst}; most of it `{short_range(top)}` "
-            f"({about(all_of_it)} in all). Counted as {1 / _gain(case, worst).usual:.1f} times as fast on tensor "
-            f"cores: {_gain(case, worst).why['usual']}{_along(slow)}{_by_tf32(case, worst)}",
+            f"they take {about(spent[worst])} of the step on rank {worst}; mainly `{short_range(top)}` "
+            f"({about(all_of_it)} in all). The estimate assumes that they are {1 / _gain(case, worst).usual:.1f} "
+            f"times as fast on tensor cores: {_gain(case, worst).why['usual']}{_along(slow)}{_by_tf32(case, worst)}",
             _advice(gpu_of(gpu_name(case, worst)), on_amd(case, ranks)),
             ("kernels", f"--rank {worst}"),
             ranks=ranks,
@@ -182,9 +182,9 @@ def _along(slow: _Slow) -> str:
     """What else would be shorter, in words."""
     texts = []
     if moved := slow.took(slow.floats):
-        texts.append(f"{about(moved)} of kernels that move floats at half of it")
+        texts.append(f"{about(moved)} of kernels that move floats, at half precision")
     if turned := slow.took(slow.layouts):
-        texts.append(f"{about(turned)} of changes of layout gone, with tensors in channels_last")
+        texts.append(f"{about(turned)} of layout changes gone, with tensors in channels_last")
     return f"; {' and '.join(texts)}" if texts else ""
 
 
@@ -192,7 +192,7 @@ def _by_tf32(case: Case, rank: int) -> str:
     """What TF32 alone would give: it needs no other numbers."""
     if _gain(case, rank).tf32 is None:
         return ""
-    return f". TF32 alone would give back {about(case.credit(ID, _on_tensor_cores(case, 'tf32')))}"
+    return f". TF32 alone would save {about(case.credit(ID, _on_tensor_cores(case, 'tf32')))}"
 
 
 def _advice(gpu: Gpu | None, amd: bool) -> str:

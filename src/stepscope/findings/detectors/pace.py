@@ -1,7 +1,7 @@
 """Steps of the program that were not recorded are longer than the one that was: a checkpoint, an evaluation, a spike.
 
 `capture run` times every step of the program. What the trace does not hold has no cause that it could tell: the finding
-says which steps to record. What it could give back is what the mean step takes beyond the step that was captured, as
+says which steps to record. What it could save is what the mean step takes beyond the step that was captured, as
 far as steps that are longer than their like account for it.
 """
 

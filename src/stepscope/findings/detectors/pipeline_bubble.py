@@ -1,7 +1,7 @@
 """The pipeline's bubble is larger than its schedule makes it.
 
 The bubble of a rank is the time of the step with neither compute nor communication other than the pipeline's; the ideal
-is that of the schedule with even stages and transfers that take no time (`pipeline`). What could come back is the mean
+is that of the schedule with even stages and transfers that take no time (`pipeline`). What could be saved is the mean
 bubble beyond the ideal, less what a replay shows other findings to explain: exposed transfers, slow links, stragglers,
 hosts that are late or slow, uneven stages. The ideal itself is not a fault of the run. Too few micro-batches make it
 large: that is said in a note, with what twice as many would leave, and never counted as recoverable, since it changes
@@ -59,10 +59,10 @@ def detect(case: Case) -> list[Finding]:
             title("pipeline-bubble", bubble=answer.summary["bubble_pct"], ideal=answer.summary["ideal_pct"]),
             over,
             "likely",
-            f"mean bubble {about(mean)} per rank and step, ideal {about(least)} ({shape}, "
+            f"the bubble averages {about(mean)} per rank and step, the ideal is {about(least)} ({shape}, "
             f"{answer.summary.get('micro_batches')} micro-batches); other findings explain "
-            f"{about(explained)} of the difference; largest on rank {worst['rank']}: {about(worst['bubble_ns'])} "
-            f"({worst['bubble_pct']:.0f} %)",
+            f"{about(explained)} of the difference; the largest is on rank {worst['rank']}: "
+            f"{about(worst['bubble_ns'])} ({worst['bubble_pct']:.0f} %)",
             advice("pipeline-bubble"),
             ("pipeline", "--by rank"),
             figures=(worst["bubble_ns"],),

@@ -2,7 +2,7 @@
 
 A range for every torch op, or every Python function, takes longer than what it names. Shares of such a profile on the
 GPU hold; its step, its idle time and its overlap do not. That is true whatever else is found, so it is said first. What
-it could give back is the step replayed with launches at the pace of an eager framework; other findings about the host
+it could save is the step replayed with launches at the pace of an eager framework; other findings about the host
 promise what is left after that. Synchronizations of the program are its own (`host-sync`).
 """
 
@@ -59,8 +59,8 @@ def _by_steps(case: Case, cost: Cost) -> list[Finding]:
             saved,
             "certain",
             f"a launch takes {about(hosts(case)[worst].pace_ns or 0.0)} of host time on rank {worst}, about "
-            f"{cost.factor:.1f} times as long as without, and the step {about(case.step_ns)}. Idle time, launches and "
-            "the length of the step are those of the profiler; the GPU's own work is not",
+            f"{cost.factor:.1f} times as long as without the profiler, and the step {about(case.step_ns)}. The "
+            "profiler inflates idle time, launches and the step, but not the GPU's own work",
             advice("profiler-distortion/by-steps"),
             ("critical-path", ""),
             ranks=ranks,
@@ -94,8 +94,8 @@ def _by_records(case: Case) -> list[Finding]:
             saved,
             "likely",
             f"on rank {worst} it writes {most.per_launch:.1f} records per launch, and a launch takes "
-            f"{about(most.host.pace_ns or 0.0)} of host time: the GPU starves for {about(starved)} of the step. Idle "
-            "time, launches and the length of the step are those of the profiler; the GPU's own work is not",
+            f"{about(most.host.pace_ns or 0.0)} of host time: the GPU starves for {about(starved)} of the step. The "
+            "profiler inflates idle time, launches and the step, but not the GPU's own work",
             advice("profiler-distortion/by-records"),
             ("launches", "--by rank"),
             ranks=ranks,

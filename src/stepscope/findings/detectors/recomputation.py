@@ -1,6 +1,6 @@
 """The backward pass computes again what the forward pass computed: activation checkpointing.
 
-That is a choice: it spends time to save memory. What it could give back is the step replayed without the recomputed
+That is a choice: it spends time to save memory. What it could save is the step replayed without the recomputed
 kernels and their launches (`derive/work/phases.py` says which they are). Where the memory's peak is known, the
 finding says whether there is room for fewer checkpoints.
 """
@@ -71,9 +71,9 @@ def _memory(case: Case, rank: int) -> str:
         peak = max(peaks, default=None)
     if not peak or not all_of_it:
         return (
-            "; whether memory allows less of it, the manifest of `capture run`, `--with memory` or a snapshot of the "
-            "allocator would say"
+            "; a manifest of `capture run`, `--with memory` or a snapshot of the allocator would say "
+            "whether memory allows less of it"
         )
     room = max(all_of_it - peak, 0.0)
     verdict = "so there is room to keep more" if room > ROOM.share * all_of_it else "so there is little room for more"
-    return f"; {peak / 1e9:.3g} GB of {all_of_it / 1e9:.4g} are reserved at most, {verdict}"
+    return f"; {peak / 1e9:.3g} GB of {all_of_it / 1e9:.4g} are reserved at the peak, {verdict}"

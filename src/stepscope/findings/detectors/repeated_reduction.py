@@ -1,7 +1,7 @@
 """Gradients are reduced in every micro-batch of a step, though they are used once, at its end.
 
 The same reductions, of the same sizes in the same order, come again for each micro-batch, with a forward pass between.
-All but the last round could be left out (`no_sync`), and the sum of the gradients reduced once. What it could give back
+All but the last round could be left out (`no_sync`), and the sum of the gradients reduced once. What it could save
 is the step replayed with transfers of the earlier rounds that take no time.
 """
 
@@ -72,6 +72,8 @@ class Rounds(Struct, frozen=True):
 
 def rounds(case: Case) -> dict[int, Rounds]:
     """By rank; nothing where a rank reduces once, as it should."""
+    if case.kind == "capture":  # of a capture in which nothing marks steps, rounds may be its steps
+        return {}
     if not case.profile.names_with(_TRAINS).any():  # without a backward pass there are no gradients
         return {}
     rounds = case.each_rank(_rounds)
@@ -96,8 +98,8 @@ def detect(case: Case) -> list[Finding]:
             title("repeated-reduction", times=first.times),
             case.credit(ID, at_most=exposed),
             sure(case),
-            f"{first.each} reductions of {first.bytes / 1e6:,.1f} MB in all come {first.times} times on every rank, of "
-            "the same sizes in the same order, with a forward pass between; communication is exposed for "
+            f"{first.each} reductions of {first.bytes / 1e6:,.1f} MB in all run {first.times} times on every "
+            "rank, with the same sizes in the same order and a forward pass in between; communication is exposed for "
             f"{about(exposed)} of the step on rank {worst}",
             advice("repeated-reduction"),
             ("breakdown", ""),

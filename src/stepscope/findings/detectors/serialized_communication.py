@@ -10,7 +10,7 @@ Three ways to do it, each told by what is recorded:
   put on a stream of its own.
 
 What it gives back is the step replayed so. Communication that is waited for at once, and never again, may be needed at
-once: what it could give back is the step replayed with it taking no time, which is a bound only.
+once: what it could save is the step replayed with it taking no time, which is a bound only.
 The pipeline's send/recv is not counted there, since a stage needs what it receives. What communication is for may say
 more: parameters that are gathered only when they are needed (FSDP without prefetching), and gradients that are all
 reduced at once, after the backward pass (one bucket); of those the last usual bucket stays exposed.
@@ -51,6 +51,7 @@ USUAL_BUCKET = Threshold(
 
 
 ID = "serialized-communication"
+_NOT_RECORDED = "How much of it is needed immediately was not recorded"
 
 
 def remedy(case: Case) -> Change:
@@ -88,7 +89,7 @@ def _why(case: Case, key: str) -> _Why | None:
     if key == "dp_params":
         return _Why(
             "parameters are gathered when they are needed, not before",
-            "while a layer computes, the parameters of the next could be gathered",
+            "while one layer computes, the parameters of the next could be gathered",
             "prefetch: FSDP's backward_prefetch=BACKWARD_PRE and forward_prefetch=True, FSDP2's "
             "set_modules_to_forward_prefetch; units of a layer each; keep parameters where memory allows "
             "(reshard_after_forward=False)",
@@ -102,8 +103,8 @@ def _why(case: Case, key: str) -> _Why | None:
     return _Why(
         "all gradients are reduced at once, after the backward pass",
         f"in buckets of {USUAL_BUCKET} all but the last could be reduced while the backward pass goes on",
-        "reduce in buckets: DDP's bucket_cap_mb (25 by default), FSDP units of a layer each; see that nothing "
-        "(find_unused_parameters, a hook, static_graph) holds them all until the end",
+        "reduce in buckets: DDP's bucket_cap_mb (25 by default), FSDP units of a layer each; make sure that "
+        "nothing (find_unused_parameters, a hook, static_graph) holds them all back until the end",
         1.0 - bucket,
     )
 
@@ -132,16 +133,16 @@ def _at_once(case: Case, keys: list[str], why: _Why | None) -> list[Finding]:
     return [
         Finding(
             ID,
-            why.title if why else f"{names} {be} waited for at once, so that nothing runs beside {them}",
+            why.title if why else f"{names} {be} waited for immediately, so that nothing overlaps {them}",
             can_hide.of(saved),
             "likely" if why else "possible",
             f"{several(n, 'communication')} per rank and step: the compute stream waits for each before anything else "
-            f"is launched; up to {about(max(wall.values()))} per rank and step have no compute beside them "
-            f"(of {about(exposed)} of all communication on rank {worst}). "
-            f"{_capital(why.meaning) if why else 'How much of it is needed at once is not recorded'}{can_hide.words}",
+            f"is launched; up to {about(max(wall.values()))} per rank and step is not overlapped "
+            f"with compute (of {about(exposed)} of all communication on rank {worst}). "
+            f"{_capital(why.meaning) if why else _NOT_RECORDED}{can_hide.words}",
             why.advice
             if why
-            else "if the result is not needed at once, wait where it is used (`work.wait()` just before it), and "
+            else "if the result is not needed immediately, wait where it is used (`work.wait()` just before it), and "
             "launch compute that does not need it in between",
             ("overlap", ""),
             ranks=ranks,
@@ -149,8 +150,8 @@ def _at_once(case: Case, keys: list[str], why: _Why | None) -> list[Finding]:
             stage=keys[0] if len(keys) == 1 and told_by(keys[0]) == "stage" else None,
             where=places_of(case, most_exposed({r: p for r, ps in early.items() for p in ps[:1]})),
             covers=spans_of(case, joined),
-            low_ns=None if why else 0,
             high_ns=None if why else saved,  # if nothing on a shared GPU is in its way
+            bound=why is None,
         )
     ]
 
@@ -185,7 +186,7 @@ def _shown(case: Case, too_early: dict[int, Serialized]) -> list[Finding]:
     total = communication(case, worst)
     can_hide = hideable(case, issued_ops)
     beside, figure = ("exposed", "exposed_ns") if total["exposed_ns"] else ("in order with compute", "barrier_ns")
-    issued = "waited for at once" if waited >= inline else "issued on the compute stream"
+    issued = "waited for immediately" if waited >= inline else "issued on the compute stream"
     name = f"communication of {stages[0]}" if len(stages) == 1 else "communication"
     return [
         Finding(
@@ -193,9 +194,9 @@ def _shown(case: Case, too_early: dict[int, Serialized]) -> list[Finding]:
             title("serialized-communication/shown", name=name, issued=issued),
             can_hide.of(case.credit(ID, at_most=sum(ns for ns, _, _, _ in measured.values()))),
             sure(case),
-            f"{several(per_step, 'communication')} per step on {who}: {'; '.join(how)}; {about(longest)} of them per "
-            f"step have no compute beside them; on rank {worst} {about(total[figure])} of all communication are "
-            f"{beside}{can_hide.words}",
+            f"{several(per_step, 'communication')} per step on {who}: {'; '.join(how)}; {about(longest)} of them "
+            f"per step are not overlapped with compute; on rank {worst} {about(total[figure])} of all communication "
+            f"are {beside}{can_hide.words}",
             advice(
                 "serialized-communication/shown", more="; give it a stream of its own (async_op=True)" if inline else ""
             ),

@@ -1,6 +1,6 @@
 """Deterministic algorithms: convolutions by other kernels than the fastest, and fills of memory that is written anyway.
 
-`capture run` notes what torch was set to. What it could give back is at most the step replayed with convolutions at the
+`capture run` notes what torch was set to. What it could save is at most the step replayed with convolutions at the
 rate of good ones (where shapes tell their FLOPs) and, where torch fills new memory in this mode, without fills.
 """
 
@@ -61,9 +61,9 @@ def _said(case: Case, lost: Told) -> tuple[str, str, str]:
     more = f"; what convolutions would take is not known: {capture_with('shapes')}" if unknown.any() else ""
     return (
         title("slow-algorithms", kernels=several(lost.kernels, "kernel"), rank=lost.rank),
-        f"the program asked torch for them (manifest); {about(lost.took_ns)} of the step on rank {lost.rank} are "
-        f"convolutions below the rate of good ones and fills of new memory, {lost.most}; at best "
-        f"{about(lost.good_ns)} are left{more}",
+        f"the program asked for them (manifest); {about(lost.took_ns)} of the step on rank {lost.rank} are "
+        f"convolutions slower than good ones and fills of new memory, {lost.most}; at best "
+        f"{about(lost.good_ns)} of that would remain{more}",
         advice("slow-algorithms"),
     )
 

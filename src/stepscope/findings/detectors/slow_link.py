@@ -1,7 +1,7 @@
 """Transfers over some links take much longer than over similar ones.
 
 Which links are slow, and who is at fault, is one rule for `stragglers` and for this finding: links are similar where
-operation, bytes, number of ranks and of hosts agree. What the slow ones could give back is the step replayed with their
+operation, bytes, number of ranks and of hosts agree. What the slow ones could save is the step replayed with their
 transfers as long as usual. Where every link of a kind is slow, nothing tells: bandwidth by `collectives --by size` then
 has to be held against the data sheet.
 """
@@ -108,7 +108,7 @@ def detect(case: Case) -> list[Finding]:
             case.credit(ID, at_most=int(table["over_ns"].sum())),
             "likely",
             f"{several(table.height, 'transfer')} per step, {about(float(table['over_ns'].sum()))} "
-            f"longer in all than usual, over the links of ranks {_listed(links)}: a {worst['kind']} of "
+            f"longer in total than usual, over the links of ranks {_listed(links)}: a {worst['kind']} of "
             f"{worst['bytes'] / 1e6:.1f} MB runs at {rate:.0f} GB/s there, at {usual:.0f} GB/s over similar links; "
             f"such transfers of group {group} take {about(took)} of the step",
             advice(

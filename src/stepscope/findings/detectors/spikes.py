@@ -1,7 +1,7 @@
 """Some steps are far longer than their like: at random, or every so many steps.
 
 Why is looked for inside those steps: garbage collection, memory released and allocated again, input that comes late, a
-wait, a rank that is late, or a host that launches late. What it could give back is what they take beyond the usual
+wait, a rank that is late, or a host that launches late. What it could save is what they take beyond the usual
 step, over all steps of the run. Checkpoints, evaluations, epochs and warm-up have findings of their own.
 """
 
@@ -26,8 +26,8 @@ _CAUSES: dict[Cause, tuple[str, str]] = {
     ),
     "allocator": (
         "memory is released and allocated again for",
-        "leave out torch.cuda.empty_cache(); near the limit, PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or less "
-        "memory; keep shapes alike",
+        "do not call torch.cuda.empty_cache(); near the limit, PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or "
+        "less memory; keep shapes the same",
     ),
     "input": (
         "input comes late by",
@@ -35,7 +35,7 @@ _CAUSES: dict[Cause, tuple[str, str]] = {
     ),
     "sync": (
         "the host waits for the GPU, which costs",
-        "see which call waits there (`stepscope idle --by call`), and read numbers less often or later",
+        "find the call that waits there (`stepscope idle --by call`), and read values less often or later",
     ),
     "communication": (
         "communication takes longer by",
@@ -43,18 +43,19 @@ _CAUSES: dict[Cause, tuple[str, str]] = {
     ),
     "slower kernels": (
         "the same kernels take longer by",
-        f"see clocks and other processes on the GPU ({capture_with('gpu-metrics')})",
+        f"check clocks and other processes on the GPU ({capture_with('gpu-metrics')})",
     ),
     "host": (
         "the host does something else for",
-        "see what the program does there: name it with ranges; garbage collection (gc.callbacks), files, logging and "
-        f"locks look like this. {capture_with('python-sampling')}",
+        "find out what the program does there: name it with ranges; garbage collection (gc.callbacks), files, logging "
+        f"and locks look like this. {capture_with('python-sampling')}",
     ),
 }
 
-#: Of steps of which only the time is known.
+#: Of steps of which only the time is known: within one, between two, and what to do.
 _OF_A_LOG = (
     "the step is longer by",
+    "the program does something else for",
     "record one of these steps: `capture run` with a --warmup that ends before it; checkpoints, evaluations and "
     "garbage collection look like this",
 )
@@ -66,7 +67,10 @@ def detect(case: Case) -> list[Finding]:
 
 
 def _finding(case: Case, e: Episode) -> Finding:
-    what, advice = _OF_A_LOG if case.on_host and e.cause == "host" else _CAUSES[e.cause]
+    what, advice = _CAUSES[e.cause]
+    if case.on_host and e.cause == "host":
+        within, between, advice = _OF_A_LOG
+        what = between if e.between else within
     inside = f" in `{short_range(e.why.range)}`" if e.cause == "host" and e.why.range else ""
     title = f"{what} {each(e)}{inside} {when(e)}{' between steps' * e.between}"
     return episode_finding(case, e, ID, title, advice, "possible" if e.cause == "host" else None)

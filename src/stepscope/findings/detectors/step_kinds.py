@@ -1,7 +1,7 @@
 """Steps are of several kinds: some do other work than others, and take longer.
 
 A gradient penalty every few steps, a rollout, the optimizer at the end of an accumulation. That is not a fault itself:
-what it costs per step, over the run, is an upper bound of what it could give back. Findings within such steps count by
+what it costs per step, over the run, is an upper bound of what it could save. Findings within such steps count by
 how often they come.
 """
 
@@ -23,8 +23,8 @@ def detect(case: Case) -> list[Finding]:
             e,
             ID,
             f"other work takes {each(e)} {'between steps ' * e.between}{when(e)}",
-            "see what those steps do beyond the others (`stepscope kernels --index N` of both), and whether they need "
-            "it so often",
+            "see what those steps do that the others do not (`stepscope kernels --index N` of both), and whether they "
+            "need it so often",
         )
         for e in case.episodes
         if e.cause == "work"

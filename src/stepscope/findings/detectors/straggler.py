@@ -1,7 +1,7 @@
 """One rank computes longer than ranks that do the same work, and the others wait for it.
 
 Its GPU is slow where nearly all of its launches take longer than the same ones of its peers; it has more to do where it
-launches more kernels, larger ones, or only some are longer. What it could give back is the step replayed with its
+launches more kernels, larger ones, or only some are longer. What it could save is the step replayed with its
 kernels as long as the median of its peers'. More tokens for its experts are another fault (`expert-imbalance`), and so
 is a host that is late.
 """
@@ -133,13 +133,13 @@ def _finding(case: Case, group: dict[int, Compared], saved: int) -> Finding:
     title, evidence, hint = (_slow if worst.slow_gpu else _more)(worst, who, len(ranks), others)
     peer = peer_of(case, worst.rank, ranks)
     figures = tuple(part(case, r, "compute_ns") for r in (worst.rank, peer) if r is not None)
-    than = f", on rank {peer} for {about(figures[1])}" if peer is not None else ""
+    than = f" and {about(figures[1])} on rank {peer}" if peer is not None else ""
     return Finding(
         ID,
         title,
         saved,
         "possible" if worst.alone else "likely",
-        f"{evidence}; compute runs for {about(figures[0])} of the step on rank {worst.rank}{than}",
+        f"{evidence}; compute takes {about(figures[0])} of the step on rank {worst.rank}{than}",
         hint,
         ("breakdown", ""),
         ranks=ranks,
@@ -157,8 +157,9 @@ def _slow(worst: Compared, who: str, ranks: int, others: str) -> tuple[str, str,
     return (
         f"{who} compute{'s' * (ranks == 1)} {whole:.2f} times as long as {'its' if ranks == 1 else 'their'} peers",
         f"nearly all kernels of rank {worst.rank} take longer than the same launches on the median of {others}: "
-        f"{whole:.2f} times as long on average, {about(worst.excess_ns)} of compute more per step, and the others wait",
-        "look at that GPU: clocks, power cap, temperature, ECC, another process on it; swap it for a spare",
+        f"{whole:.2f} times as long on average, {about(worst.excess_ns)} more compute per step, which the others wait "
+        "for",
+        "check that GPU: clocks, power cap, temperature, ECC, another process on it; swap it for a spare",
     )
 
 
@@ -167,7 +168,7 @@ def _more(worst: Compared, who: str, ranks: int, others: str) -> tuple[str, str,
     more, took = more_work(worst), about(worst.excess_ns)
     has, its = ("has", "its") if ranks == 1 else ("have", "their")
     return (
-        f"{who} {has} {took} more to compute than {its} peers" + (f": {more.how}" if more.how else ""),
-        f"{took} of compute more per step than {others}{more.evidence}",
+        f"{who} {has} {took} more compute than {its} peers" + (f": {more.how}" if more.how else ""),
+        f"{took} more compute per step than {others}{more.evidence}",
         more.hint,
     )

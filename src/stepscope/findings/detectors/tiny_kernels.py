@@ -4,7 +4,8 @@ Looked at are stretches of kernels that the host launched one after the other on
 that must be apart (no event, no synchronization, no communication), and whose mean is below twice the usual time of a
 launch. Where in such a stretch a kernel, or a pattern of a few kernels, comes several times in a row, the step is
 replayed as if it came once, as long as all of them: one launch, no gaps. Short kernels of many kinds, and a host that
-takes long per launch, are another fault (launch-bound).
+takes long per launch, are another fault (launch-bound), and so are small layers: products, convolutions or attention
+with what lies between them are a pattern, too, but no one launch.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from __future__ import annotations
 import numpy as np
 
 from stepscope.derive.replay.change import Change
+from stepscope.derive.work.roles import kernels
+from stepscope.derive.work.rules import Role
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import Host, guilty, hosts, stage_of
 from stepscope.findings.evidence.launching import slow_hosts, usual
@@ -58,8 +61,9 @@ class _Stretches:
         stretch = np.cumsum(first) - 1
         again = np.zeros(len(ops), dtype=bool)
         name, small = data.name[ops].astype(np.int64), _means(dur, first) < tiny_ns
+        landmark = kernels(data, ops).are(Role.PRODUCT, Role.CONVOLUTION, Role.ATTENTION)
         for period in range(1, int(TINY_PATTERN.value) + 1):
-            repeats = _repeated(name, stretch, period)
+            repeats = _repeated(name, stretch, period, landmark)
             if not repeats.any():
                 continue
             begins = ~repeats  # with its repeats: a run
@@ -87,14 +91,16 @@ class _Stretches:
         return [Place(rank, int(self._begin[i]), int(self._end[i]), stream) for i in order.tolist()]
 
 
-def _repeated(name: I64, stretch: I64, period: int) -> Mask:
-    """Kernels that are as the one `period` before them in their stretch, many in a row."""
+def _repeated(name: I64, stretch: I64, period: int, landmark: Mask) -> Mask:
+    """Kernels that are as the one `period` before them in their stretch, many in a row; without layers."""
     same = np.zeros(len(name), dtype=bool)
     same[period:] = (name[period:] == name[:-period]) & (stretch[period:] == stretch[:-period])
     edges = np.flatnonzero(np.diff(np.r_[False, same, False]))
     length = edges[1::2] - edges[::2]
     changes = np.zeros(len(name) + 1, dtype=np.int64)
-    long = length >= TINY_REPEATS.value * period
+    marks = np.r_[0, np.cumsum(landmark)]
+    of_pattern = marks[np.minimum(edges[::2] + period, len(name))] - marks[edges[::2]]
+    long = (length >= TINY_REPEATS.value * period) & np.isin(of_pattern, (0, period))
     changes[edges[::2][long]] += 1
     changes[edges[1::2][long]] -= 1
     inside: Mask = np.cumsum(changes)[:-1] > 0
@@ -137,7 +143,7 @@ def detect(case: Case) -> list[Finding]:
     most = repeats[worst]
     pace = most.host.pace_ns
     idle, figures, command = lost_by(case, most.host, *LATE, claim=saved)
-    launched = f"; a launch takes {about(pace)} of host time" if pace is not None else ""
+    launched = f"; each launch costs {about(pace)} of host time" if pace is not None else ""
     return [
         Finding(
             ID,
@@ -145,7 +151,7 @@ def detect(case: Case) -> list[Finding]:
             saved,
             "certain" if saved and pace is not None else "likely",
             f"on rank {worst} the same few kernels recur, {len(most.kernels) / max(most.count, 1):,.0f} launches "
-            f"in a row{' on average' if most.count > 1 else ''}{launched}; the GPU is idle for {idle}",
+            f"in a row{' on average' if most.count > 1 else ''}{launched}; the GPU idles for {idle}",
             advice("tiny-kernels"),
             command,
             ranks=ranks,

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from stepscope.derive.accounting.partition import partition
 from stepscope.derive.comm.calls import operations
-from stepscope.derive.host.idle_causes import API, CAUSES, HOST, QUEUE, Pieces, causes
+from stepscope.derive.host.idle_causes import CAUSES, QUEUE, STARVED, Pieces, causes
 from stepscope.derive.rank.data import COMM, RankData
 from stepscope.derive.rank.graphs import recordings
 from stepscope.derive.windows.window import Window
@@ -24,7 +24,7 @@ from stepscope.findings.case import Case
 from stepscope.findings.evidence.bubbles import bubble_ns
 from stepscope.findings.evidence.once import once
 from stepscope.findings.evidence.places import longest, places
-from stepscope.findings.evidence.shown import part
+from stepscope.findings.evidence.shown import LATE, part
 from stepscope.findings.evidence.start_up import started
 from stepscope.findings.finding import Finding, Place
 from stepscope.findings.thresholds import SHOWN
@@ -63,13 +63,17 @@ _WAITED_FOR = (
 _IDLE = {
     "host": (
         "while the host is late to launch",
-        f"see what the program does there: name it with ranges, or {capture_with('python-sampling')}",
+        f"find out what the program does there: name it with ranges, or {capture_with('python-sampling')}",
+    ),
+    "gil": (
+        "while the launching thread waits for the GIL",
+        "find the thread that holds it (`stepscope source`, captured --with stacks); move its work to another process",
     ),
     "api": (
         "while the host is in other CUDA calls",
         "see which calls take long (`stepscope idle`), and why in this step",
     ),
-    "sync": ("while the host waits for it", "see which call waits (`stepscope idle`), and let it not wait"),
+    "sync": ("while the host waits for it", "find the call that waits (`stepscope idle`), and avoid the wait"),
     "alloc": ("while memory is allocated", "keep memory in the caching allocator"),
     "load": ("while code is loaded", "profile later steps: code is loaded once"),
     "queue": (
@@ -125,7 +129,7 @@ class _Left(Struct, frozen=True, dict=True):
     @cached_property
     def within(self) -> dict[str, int]:
         """Idle time that is the host's, by the range that it was in."""
-        host = np.isin(self.pieces.cause, (HOST, API))
+        host = np.isin(self.pieces.cause, STARVED)
         length = (self.pieces.end - self.pieces.start)[host]
         texts = self.data.text_of(self.pieces.host_range[host]).fill_null("")
         by_text: dict[str, int] = {}
@@ -225,14 +229,20 @@ def _communication(case: Case, left: dict[int, _Left], ns: int) -> Finding:
         case,
         ns,
         "exposed communication with no known cause",
-        f"on rank {worst} {about(left[worst].comm.length())} of {about(exposed)} of exposed communication is not "
-        f"explained by any other finding; mostly {most.replace('_', '-')}: transfers, and waiting for other ranks",
+        f"{_unexplained(worst, left[worst].comm.length(), exposed, 'exposed communication')}; mostly "
+        f"{most.replace('_', '-')}: transfers, and waiting for other ranks",
         "see which rank comes last (`stepscope stragglers`) and how long transfers take without waiting (`stepscope "
         "collectives`); give the traces of all ranks",
         ("breakdown", ""),
         (exposed,),
         [p for r, of in left.items() for p in places(r, of.comm.start, of.comm.end)],
     )
+
+
+def _unexplained(rank: int, ns: int, whole: int, what: str) -> str:
+    if about(ns) == about(whole):
+        return f"on rank {rank}, no other finding explains the {about(whole)} of {what}"
+    return f"on rank {rank}, no other finding explains {about(ns)} of the {about(whole)} of {what}"
 
 
 def _copies(case: Case, left: dict[int, _Left], ns: int) -> Finding:
@@ -242,8 +252,7 @@ def _copies(case: Case, left: dict[int, _Left], ns: int) -> Finding:
         case,
         ns,
         "exposed copies with no known cause",
-        f"on rank {worst} {about(left[worst].copy.length())} of {about(exposed)} of exposed copies is not explained by "
-        "any other finding",
+        _unexplained(worst, left[worst].copy.length(), exposed, "exposed copies"),
         "see what copies (`stepscope timeline --by part`)",
         ("breakdown", ""),
         (exposed,),
@@ -257,15 +266,14 @@ def _idle(case: Case, left: dict[int, _Left], ns: int) -> Finding:
     cause = max(of.cause, key=lambda c: of.cause[c])
     what, advice = _IDLE[_closer(case, worst, cause, of)]
     parts = [f"{about(t)} {c}" for c, t in sorted(of.cause.items(), key=lambda x: -x[1])[:3] if t]
-    range_ = max(of.within, key=lambda t: of.within[t], default="") if cause in ("host", "api") else ""
-    inside = f", most of it in `{short_range(range_)}`" if range_ else ""
+    range_ = max(of.within, key=lambda t: of.within[t], default="") if cause in LATE else ""
+    inside = f", mainly in `{short_range(range_)}`" if range_ else ""
     all_of_it = part(case, worst, "idle_ns")
     return _finding(
         case,
         ns,
         f"the GPU idles {what}",
-        f"on rank {worst} {about(of.idle.length())} of {about(all_of_it)} of idle time is not explained by any other "
-        f"finding (by cause: {', '.join(parts)}){inside}",
+        f"{_unexplained(worst, of.idle.length(), all_of_it, 'idle time')} (by cause: {', '.join(parts)}){inside}",
         advice,
         ("idle", "--by cause") if case.profile.has("calls") else ("breakdown", ""),
         (all_of_it,),

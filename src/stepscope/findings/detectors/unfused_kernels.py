@@ -1,16 +1,14 @@
 """Chains of elementwise kernels and reductions: norms, activations, rotations of positions written out.
 
-What it could give back is the step replayed with each chain as one kernel that reads its inputs and writes its outputs
+What it could save is the step replayed with each chain as one kernel that reads its inputs and writes its outputs
 once, as fast as the chain's own kernels move bytes (`evidence/chains.py`).
 """
 
 from __future__ import annotations
 
-from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
-from stepscope.findings.evidence.claims import wastes
-from stepscope.findings.evidence.wasted import Told, change, wasted
-from stepscope.findings.finding import Finding
+from stepscope.findings.evidence.claims import claimed
+from stepscope.findings.evidence.wasted import Told
 from stepscope.findings.texts import advice, title
 from stepscope.model.statement import several
 from stepscope.model.units import about
@@ -18,20 +16,11 @@ from stepscope.model.units import about
 ID = "unfused-kernels"
 
 
-def remedy(case: Case) -> Change:
-    """Each chain as one kernel."""
-    return change(case, wastes(case, ID))
-
-
-def detect(case: Case) -> list[Finding]:
-    return wasted(case, ID, wastes(case, ID), _said)
-
-
-def _said(lost: Told) -> tuple[str, str, str]:
+def _worded(case: Case, lost: Told) -> tuple[str, str, str]:
     return (
         title(
             "unfused-kernels",
-            kernels=several(lost.kernels, "elementwise kernel comes", "elementwise kernels come"),
+            kernels=several(lost.kernels, "elementwise kernel runs", "elementwise kernels run"),
             rank=lost.rank,
         ),
         f"they take {about(lost.took_ns)} of the step on rank {lost.rank}, {lost.most}; each reads and writes the "
@@ -39,3 +28,6 @@ def _said(lost: Told) -> tuple[str, str, str]:
         f"{about(lost.good_ns)}",
         advice("unfused-kernels"),
     )
+
+
+remedy, detect = claimed(ID, _worded)

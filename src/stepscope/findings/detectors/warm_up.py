@@ -15,7 +15,7 @@ ID = "warm-up"
 
 _WHAT = {
     "compile": "code is compiled or loaded for",
-    "trial": "kernels are tried out that run in no other step, for",
+    "trial": "kernels are tried out that no other step runs, for",
 }
 
 
@@ -26,7 +26,7 @@ def detect(case: Case) -> list[Finding]:
             e,
             ID,
             f"{_WHAT.get(e.cause, 'the first steps settle, longer by')} {each(e)} {when(e)}",
-            "where it comes once, capture later: it is not lost in every step. Where it recurs, shapes change: fix or "
+            "if it happens once, capture later: it is not lost in every step. If it recurs, shapes change: fix or "
             "pad them, mark them dynamic (torch.compile), and let cudnn.benchmark see each shape before training",
         )
         for e in case.episodes

@@ -2,16 +2,19 @@
 
 The scores are as many as queries times keys, and every kernel in between reads and writes all of them. A softmax
 between two products tells it (a kernel of its own, or written out: maximum, exponential and sum), in the backward pass
-likewise, with two products on either side; unless something is sorted between them, as a router of experts does, or the
-products are far larger than the scores. Its good time is that of fused attention, which never writes the scores: 4
-FLOPs per score and per number of a head forward (half of them under a mask), 2.5 times that backward, at the rate
-measured for heads of that size (`derive/work/reference.py`).
+likewise, with two products on either side; unless something between them is sorted (a router of experts does that),
+normalized or looked up (so does who chooses tokens), or the products are far larger than the scores. How many scores
+there are, elementwise kernels beside the softmax tell, else what it moves. Its good time is that of fused attention,
+which never writes the scores: 4 FLOPs per score and per number of a head forward (half of them under a mask), 2.5 times
+that backward, at the rate measured for heads of that size (`derive/work/reference.py`). Of a GPU that nobody knows, no
+rate is known: then the products stay as they are, and what lies between them goes.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from stepscope.derive.work.extents import extent
 from stepscope.derive.work.parts import spelled_softmax
 from stepscope.derive.work.reference import attention_rate, bandwidth
 from stepscope.derive.work.roles import PRECISION, Role
@@ -48,6 +51,20 @@ USUAL_HEAD = Threshold(
 )
 
 
+STREAMS = Threshold(
+    50.0,
+    "µs",
+    "shorter ones are not bound by memory: of a GPU that is not known, they say too little of its rate",
+    ("tests/findings/test_attention_spelled_out.py",),
+)
+FLOAT_SLOWER = Threshold(
+    16.0,
+    "times as long as in half precision",
+    "products in float without tensor cores, by the peak rates of most GPUs that have some",
+    ("tests/findings/test_attention_spelled_out.py",),
+)
+
+
 #: Sizes of heads that fused kernels have; what a tensor beside the scores gives otherwise is not a head.
 _HEADS = np.array([32, 40, 48, 56, 64, 72, 80, 96, 112, 128, 160, 192, 256])
 
@@ -59,7 +76,8 @@ def attention(sequence: Sequence, free: Mask) -> F64:
     spelled = spelled_softmax(sequence.data, sequence.ops, sequence.kinds, np.arange(len(sequence.ops)))
     softmaxes = np.flatnonzero((sequence.kinds.are(Role.SOFTMAX) | spelled) & free)
     device = gpu(sequence.data)
-    if not len(softmaxes) or len(landmarks) < 2 or device is None:
+    gbps = bandwidth(device).value if device is not None else _reached(sequence)
+    if not len(softmaxes) or len(landmarks) < 2 or not gbps:
         return left
     place = np.searchsorted(landmarks, softmaxes)
     fits = (place > 0) & (place < len(landmarks))
@@ -67,10 +85,11 @@ def attention(sequence: Sequence, free: Mask) -> F64:
     before, after = landmarks[place - 1], landmarks[place]
     product = sequence.kinds.are(Role.PRODUCT)
     scores = _largest(sequence.sizes.elements, sequence.stretch)[softmaxes]
-    sorted_ = np.r_[0, np.cumsum(sequence.kinds.are(Role.SORT))]
-    written = 2.0 * scores / bandwidth(device).value  # in half precision
+    scores = np.where(scores > 0, scores, _moved(sequence, softmaxes))
+    walls = np.r_[0, np.cumsum(sequence.kinds.are(Role.SORT, Role.NORM, Role.LOSS, Role.EMBEDDING))]
+    written = 2.0 * scores / gbps  # in half precision
     longest = np.maximum(sequence.ns[before], sequence.ns[after])
-    mine = product[before] & product[after] & (sorted_[after] == sorted_[before]) & (scores > 0)
+    mine = product[before] & product[after] & (walls[after] == walls[before]) & (scores > 0)
     mine &= longest <= FAR_LARGER.value * written * _slower(sequence, device, before)
     mine &= ~spelled[softmaxes] | (sequence.phase[before] == sequence.phase[after])  # else it may be a loss
     rows = np.where(spelled[softmaxes], scores / USUAL_LENGTH.value, _rows(sequence, softmaxes))[mine]
@@ -81,10 +100,19 @@ def attention(sequence: Sequence, free: Mask) -> F64:
     return left
 
 
-def _slower(sequence: Sequence, device: Gpu, at: I64) -> F64:
+def _reached(sequence: Sequence) -> float:
+    """The memory's rate as far as this trace shows it: what kernels that stream through large tensors usually reach."""
+    large = sequence.by_grid & (sequence.ns >= STREAMS.ns) & ~sequence.optimizer
+    return float(np.median(sequence.sizes.bytes[large] / sequence.ns[large])) if large.any() else 0.0
+
+
+def _slower(sequence: Sequence, device: Gpu | None, at: I64) -> F64:
     """How many times as long products in these numbers take as in half precision, by the GPU's peak rates."""
-    half = device.half or device.fp32
-    own = {"fp32": device.fp32, "tf32": device.tf32 or device.fp32}
+    if device is None:
+        half, own = 1.0, {"fp32": 1 / FLOAT_SLOWER.value, "tf32": 0.5}
+    else:
+        half = device.half or device.fp32
+        own = {"fp32": device.fp32, "tf32": device.tf32 or device.fp32}
     ratio = np.array([half / own.get(name, half) for name in PRECISION])
     slower: F64 = ratio[sequence.kinds.precision[at]]
     return slower
@@ -92,7 +120,7 @@ def _slower(sequence: Sequence, device: Gpu, at: I64) -> F64:
 
 def _mark(
     sequence: Sequence,
-    device: Gpu,
+    device: Gpu | None,
     landmarks: I64,
     product: Mask,
     at: int,
@@ -107,11 +135,14 @@ def _mark(
     if back:
         first = _further(sequence, landmarks, product, place - 2, first)
         last = _further(sequence, landmarks, product, place + 1, last)
+    group = np.arange(first, last + 1)
+    if device is None:
+        left[group[~sequence.heavy[group]]] = 0.0
+        return
     head = _head(sequence, first, last, rows)
     rate = attention_rate(device, int(head), int(max(scores / rows, 1)), causal=True, backward=back)
     flops = 4 * scores * head / 2 * (2.5 if back else 1.0)
     good = flops / (rate.value * 1e3) if rate is not None else 0.0
-    group = np.arange(first, last + 1)
     left[group] = min(1.0, good / max(float(sequence.ns[group].sum()), 1.0))
 
 
@@ -120,6 +151,17 @@ def _largest(elements: F64, stretch: I64) -> F64:
     most = np.zeros(int(stretch[-1]) + 1 if len(stretch) else 1)
     np.maximum.at(most, stretch, np.nan_to_num(elements))
     return most[stretch]
+
+
+def _moved(sequence: Sequence, at: I64) -> F64:
+    """As many scores as each softmax moved, by shapes, or could have moved in its time; 0 where its name has no types.
+
+    A row may have a block, whatever its length; where nothing but products stands beside it, its grid tells nothing.
+    """
+    names = sequence.data.profile.names.gather(sequence.data.name[sequence.ops[at]]).to_list()
+    each = np.array([extent(name).bytes for name in names], dtype=float)
+    moved: F64 = np.divide(np.nan_to_num(sequence.sizes.bytes[at]), each, out=np.zeros(len(at)), where=each > 0)
+    return moved
 
 
 def _further(sequence: Sequence, landmarks: I64, product: Mask, place: int, beside: int) -> int:

@@ -7,10 +7,12 @@ attention. Causes take what is theirs in this order; what is named more closely 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from msgspec import Struct
 
+from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.attention import attention
 from stepscope.findings.evidence.chains import chains
@@ -23,8 +25,9 @@ from stepscope.findings.evidence.optimizer_step import optimizer_step
 from stepscope.findings.evidence.sequence import Sequence, sequences
 from stepscope.findings.evidence.unaligned import unaligned
 from stepscope.findings.evidence.unused_forward import unused_forward
-from stepscope.findings.evidence.wasted import Waste
-from stepscope.intervals.arrays import F64, I64, Mask
+from stepscope.findings.evidence.wasted import Told, Waste, change, wasted
+from stepscope.findings.finding import Finding
+from stepscope.intervals.arrays import F64, I8, Mask
 
 #: Causes whose kernels would be one kernel. That the host launches an optimizer's kernels one by one is `tiny-kernels`.
 _MERGED = ("slow-optimizer", "attention-by-hand", "experts-one-by-one", "unfused-kernels")
@@ -49,7 +52,7 @@ class Claims(Struct, frozen=True):
     """Of one rank, by position of its sequence: the cause (index into CAUSES, -1 for none), and what is left."""
 
     sequence: Sequence
-    cause: I64
+    cause: I8
     left: F64
 
 
@@ -63,7 +66,7 @@ def _claims(case: Case) -> dict[int, Claims]:
 
 
 def _of(sequence: Sequence) -> Claims:
-    cause = np.full(len(sequence.ops), -1)
+    cause = np.full(len(sequence.ops), -1, dtype=np.int8)
     left = np.ones(len(sequence.ops))
     for number, claim in enumerate(CAUSES.values()):
         found = claim(sequence, cause < 0)
@@ -71,6 +74,20 @@ def _of(sequence: Sequence) -> Claims:
         cause[mine], left[mine] = number, found[mine]
     sequence.let_go()
     return Claims(sequence, cause, left)
+
+
+def claimed(
+    ident: str, worded: Callable[[Case, Told], tuple[str, str, str]], **more: Any
+) -> tuple[Callable[[Case], Change], Callable[[Case], list[Finding]]]:
+    """`remedy` and `detect` of a cause. `worded` gives title, evidence and what to try."""
+
+    def remedy(case: Case) -> Change:
+        return change(case, wastes(case, ident))
+
+    def detect(case: Case) -> list[Finding]:
+        return wasted(case, ident, wastes(case, ident), lambda lost: worded(case, lost), **more)
+
+    return remedy, detect
 
 
 def wastes(case: Case, cause: str) -> dict[int, Waste]:

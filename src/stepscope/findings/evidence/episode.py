@@ -45,7 +45,7 @@ def each(e: Episode) -> str:
 
 def where(e: Episode) -> str:
     """On which rank, where the others only wait for it."""
-    return f" on rank {e.rank}, for which the others wait" if e.of_one_rank else ""
+    return f" on rank {e.rank}, and the others wait for it" if e.of_one_rank else ""
 
 
 def episode_finding(case: Case, e: Episode, ident: str, title: str, advice: str, cause: Cause | None = None) -> Finding:
@@ -57,7 +57,7 @@ def episode_finding(case: Case, e: Episode, ident: str, title: str, advice: str,
     beside = "between it and the step before" if e.between else f"instead of {about(int(run.step_ns[e.usual_step]))}"
     evidence = (
         f"`{short_range(e.label)}` takes {about(shown)} {beside} on rank {e.rank}: {parts(e)}; {_count(e)} of "
-        f"{e.steps} {'has' if len(e.rows) == 1 else 'have'} it, {about(e.per_step_ns)} a step in the mean"
+        f"{e.steps} {'has' if len(e.rows) == 1 else 'have'} it, {_often(e)}"
     )
     end = int(run.until[e.step]) if e.between else hi
     of_the_run = e.between or case.on_host
@@ -81,6 +81,13 @@ def episode_finding(case: Case, e: Episode, ident: str, title: str, advice: str,
     )
 
 
+def _often(e: Episode) -> str:
+    """What recurs counts by its period, whatever the capture has of it: 120 ms every fourth step are 30 ms per step."""
+    if e.every:
+        return f"every {e.every} steps: {about(e.per_step_ns)} per step"
+    return f"{about(e.per_step_ns)} per step on average"
+
+
 def _count(e: Episode) -> str:
     return several(len(e.rows), "step") if len(e.rows) > 1 else "1"
 
@@ -90,7 +97,7 @@ def parts(e: Episode) -> str:
     largest = sorted(e.why.extra.items(), key=lambda item: -item[1])[:_LISTED]
     text = listed(f"{what} {about(ns)}" for what, ns in largest if ns >= PART_NAMED.share * max(e.why.excess_ns, 1))
     more = "" if e.between else " more"
-    around = f", most of it in `{short_range(e.why.range)}`" if e.why.range else ""
+    around = f", mainly in `{short_range(e.why.range)}`" if e.why.range else ""
     return f"{text}{more}{around}"
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from msgspec import Struct
 
 from stepscope.derive.graph.releases import releases
-from stepscope.derive.host.idle_causes import API, HOST, QUEUE
+from stepscope.derive.host.idle_causes import QUEUE, STARVED
 from stepscope.derive.peers.lateness import host_late
 from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
@@ -167,12 +167,12 @@ def unfed(host: Host) -> Spans:
     returned = host.stop[np.maximum(idle.call, 0)] if len(host.stop) else idle.end
     arrived = np.maximum(np.minimum(idle.end, returned + arrives), idle.start)
     queued = idle.cause == QUEUE
-    chosen = queued | np.isin(idle.cause, (HOST, API))
+    chosen = queued | np.isin(idle.cause, STARVED)
     return union(idle.start[chosen], np.where(queued, arrived, idle.end)[chosen])
 
 
 def unfed_ns(case: Case, ranks: Iterable[int]) -> int:
-    """The most that faster launching on some ranks can give back: ranks that meet may be late one after the other.
+    """The most that faster launching on some ranks can save: ranks that meet may be late one after the other.
 
     While communication runs, compute that is not launched yet could run beside it.
     """

@@ -29,10 +29,10 @@ class MoreWork(Struct, frozen=True):
 
 def more_work(compared: Compared) -> MoreWork:
     """Of a rank whose GPU is not slow."""
-    speed = ", as fast as theirs launch by launch: the GPU is not slow" if compared.as_fast else ""
+    speed = ", though each launch is as fast as theirs: the GPU is not slow" if compared.as_fast else ""
     if compared.launches_more >= MORE_LAUNCHES.value:
         return MoreWork(
-            f"{compared.launches_more:.2f} times as many launches",
+            f"{compared.launches_more:.2f} times as many launches of some kernels",
             f"{speed}; {_most(compared.slower)}",
             "find what only this rank launches there: extra layers or experts, more micro-batches, work that one rank "
             "does for all",
@@ -41,7 +41,8 @@ def more_work(compared: Compared) -> MoreWork:
         return MoreWork(
             f"launches are {compared.size_more:.2f} times as large",
             f"{speed}; the same kernels with larger grids: {_most(compared.slower)}",
-            "give ranks like amounts: the same batch, sequences packed to equal length, batches balanced by tokens",
+            "give all ranks the same amount of work: the same batch, sequences packed to equal length, batches "
+            "balanced by tokens",
         )
     return MoreWork(
         "",
@@ -59,7 +60,7 @@ def _most(over: pl.DataFrame) -> str:
         n, like_n, ns, like_ns = (row[c] for c in ("n", "like_n", "ns", "like_ns"))
         if n > MORE_LAUNCHES.value * like_n:
             each = f" of {about(like_ns / like_n)}" if like_n else ""
-            more = f"{n} launches of {about(ns / n)}, its peers {like_n:.0f}{each}"
+            more = f"{n} launches of {about(ns / n)}, its peers have {like_n:.0f}{each}"
         elif row["size"] is not None:
             more = f"{row['size']:.2f} times the blocks, {ns / like_ns:.2f} times as long"
         else:

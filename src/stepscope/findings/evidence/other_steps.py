@@ -7,8 +7,10 @@ import numpy as np
 from stepscope.derive.accounting.partition import partition
 from stepscope.derive.rank.data import RankData
 from stepscope.derive.windows.periods import periods
+from stepscope.derive.windows.samples import samples
 from stepscope.derive.windows.window import Window
 from stepscope.findings.case import Case
+from stepscope.intervals import covered
 from stepscope.model.note import Note, noted
 from stepscope.model.profile import Profile
 from stepscope.model.threshold import Threshold
@@ -37,10 +39,11 @@ def other_steps_notes(case: Case) -> list[Note]:
 
 
 def _all_steps(_: Profile, data: RankData, window: Window) -> tuple[int, float, int, int] | None:
-    """The step that is shown, the mean of all, and how long all of them compute, of how long."""
-    steps = periods(data) if window.kind == "step" else None
-    if steps is None or np.count_nonzero(steps.lengths) < 2:
+    """The step that is shown, the mean of those that were recorded whole, and how long these compute, of how long."""
+    steps, known = (periods(data), samples(data)) if window.kind == "step" else (None, None)
+    if steps is None or known is None or known.counted.sum() < 2:
         return None
-    whole = partition(data, int(steps.gpu[0]), int(steps.gpu[-1]))
-    mean = whole.window_ns / np.count_nonzero(steps.lengths)
-    return window.gpu_ns, float(mean), whole.compute.length(), whole.window_ns
+    start, end = steps.gpu[:-1][known.counted], steps.gpu[1:][known.counted]
+    computing = covered(start, end, partition(data, int(steps.gpu[0]), int(steps.gpu[-1])).compute)
+    length = int((end - start).sum())
+    return window.gpu_ns, length / len(start), int(computing.sum()), length

@@ -44,8 +44,8 @@ WORDS = {
     "cp_ring": "the context-parallel ring",
     "tp": "tensor-parallel communication",
     "dp": "data-parallel communication",
-    "dp_grads": "the reduction of gradients",
-    "dp_params": "the gathering of parameters",
+    "dp_grads": "gradient reduction",
+    "dp_params": "parameter gathering",
 }
 
 

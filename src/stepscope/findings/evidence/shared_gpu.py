@@ -34,8 +34,8 @@ class Hideable(Struct, frozen=True):
         if self.share >= 1.0:
             return ""
         return (
-            f". Ranks share a GPU: for {100 * (1 - self.share):.0f} % of that time another of them computes, which "
-            "hiding it would only slow down; that part is not counted"
+            f". Ranks share a GPU: for {100 * (1 - self.share):.0f} % of that time another of them computes and "
+            "would only be slowed down by hiding it; that part is not counted"
         )
 
 

@@ -23,7 +23,7 @@ from stepscope.model.result import Result
 from stepscope.model.units import about
 
 #: Causes of `idle` with which the host keeps the GPU waiting before a launch.
-LATE = ("host", "api")
+LATE = ("host", "api", "gil")
 
 
 def part(case: Case, rank: int, column: str) -> int:

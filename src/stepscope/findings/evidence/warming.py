@@ -10,5 +10,9 @@ _AT_FIRST = ("allocator", "host", "sync", "slower kernels", "communication")
 
 
 def warms_up(e: Episode) -> bool:
-    """Whether it is compiling or trying out, or the first steps of the capture are longer for no other reason."""
-    return e.cause in _ONCE or (e.cause in _AT_FIRST and e.first and not e.every)
+    """Whether it is compiling or trying out, or the first steps of the capture are longer for no other reason.
+
+    That input is late there has to be recorded: before its first batches a program does much else.
+    """
+    at_first = e.cause in _AT_FIRST or (e.cause == "input" and not e.why.recorded)
+    return e.cause in _ONCE or (at_first and e.first and not e.every)

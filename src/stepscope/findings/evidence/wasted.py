@@ -62,7 +62,7 @@ class Told(Struct, frozen=True):
     @property
     def most(self) -> str:
         """Where most of it is, in words that the command's figures show."""
-        return f"most of it `{short_range(self.top)}` ({about(self.top_ns)} in all)"
+        return f"mainly `{short_range(self.top)}` ({about(self.top_ns)} in all)"
 
 
 def change(case: Case, wastes: Wastes) -> Change:
@@ -149,12 +149,15 @@ def _spans(case: Case, rank: int, waste: Waste) -> Spans:
 def _behind(saved: int, lost: int) -> str:
     """What stands behind it, where the step gives back far less than the kernels take too long, or far more."""
     if saved * HIDDEN_BY_HOST.share > lost:
-        return f". {about(saved - lost)} of what comes back is the host's, which is behind and need not launch them"
+        return (
+            f". {about(saved - lost)} of what is saved is host time: the host is behind, and would not have to "
+            "launch them"
+        )
     if saved >= HIDDEN_BY_HOST.share * lost:
         return ""
     return (
-        f". The GPU would be done {about(lost)} sooner, the step {about(saved)}: the rest is hidden behind the host "
-        "or other ranks, which come first"
+        f". The GPU would finish {about(lost)} sooner, but the step only {about(saved)}: for the "
+        "rest the host or other ranks hold it up"
     )
 
 

@@ -144,7 +144,7 @@ def _inferred(
         return "communication", True
     if extra.get("waiting for the GPU", 0) >= least:
         return "sync", True
-    if extra.get("other work of the host", 0) >= least and not _names_input(usual) and _ends_with_input(long):
+    if extra.get("other host work", 0) >= least and not _names_input(usual) and _ends_with_input(long):
         return "input", False
     return "host", False
 

@@ -54,7 +54,7 @@ INFO: dict[str, str] = {
         "{time} of compute kernels ({share:.1f} %) are products, attention, convolutions or unknown, and their FLOPs "
         "are not counted: {names}{more}; so MFU and HFU are too low by that much"
     ),
-    "name-chosen": "--name was not given: {name!r} is shown, which takes longest",
+    "name-chosen": "--name was not given: {name!r}, which takes the longest, is shown",
     "no-communication-in-window": "no communication in the window of {without} of {all} windows ({some})",
     "no-findings": "no findings are drawn: {why}",
     "no-ideal": "no ideal is shown: {why}",
@@ -133,11 +133,11 @@ WARNING: dict[str, str] = {
     "dump-time-unknown": "nothing says when the dumps were taken: that the job stands still is an assumption",
     "gate-check": "{status}: {check}: {why}",
     "graph-capture": (
-        "{some} captured CUDA graphs: the GPU of rank {worst} ran nothing for {of} of the step meanwhile. This "
+        "{some} captured CUDA graphs: the GPU of rank {worst} ran nothing for {of} of the step during that. This "
         "happens once: profile later steps"
     ),
     "graph-capture/again": (
-        "{some} captured CUDA graphs: the GPU of rank {worst} ran nothing for {of} of the step meanwhile. They are "
+        "{some} captured CUDA graphs: the GPU of rank {worst} ran nothing for {of} of the step during that. They are "
         "captured again in this step: keep shapes and buffers as they are from step to step"
     ),
     "late-without-cause": (
@@ -167,13 +167,13 @@ WARNING: dict[str, str] = {
         "the interval covers the {unit}s of one run each: another run may differ by more (give several runs)"
     ),
     "one-run-each/chunks": "the interval covers the chunks of one run each: another run may differ by more",
-    "path-on-one-rank": "the path stays on one rank: {why}",
+    "path-on-one-rank": "the critical path stays on one rank: {why}",
     "pipeline-communication-unknown": (
         "no communication is known to be the pipeline's: waiting for another stage may count as busy"
     ),
     "profiler-distortion": "{text}",
     "profilers-differ": "two profilers slow the host differently: idle time between them says little about the program",
-    "ranks-differ": "the base has {base} ranks, the new side {new}: the step of each is the mean over its own",
+    "ranks-differ": "the base has {base} ranks, the new side {new}: the step of each side is the mean over its ranks",
     "ranks-left-out": "of the ranks, only {some} have steps on both sides: the others are left out",
     "ranks-left-out/no-step": "{some}: no step with GPU work, left out",
     "run-beyond-the-step": "the run, beyond the analysed step: {said}. `stepscope run` has the account",

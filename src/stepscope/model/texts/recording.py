@@ -31,7 +31,7 @@ INFO: dict[str, str] = {
         "--to {last}`"
     ),
     "ops-overlap": (
-        "rank {rank}: {number} {begin} before the one before on the stream has ended, as programmatic dependent "
+        "rank {rank}: {number} {begin} before the previous one on the stream has ended, as programmatic dependent "
         "launch allows: the earliest is {name} on stream {stream}, {ahead} early, {length} from {start} ns"
     ),
     "peaks-from-table": "the report lacks some peaks: those of the data sheet are used, at the boost clock",
@@ -55,7 +55,7 @@ WARNING: dict[str, str] = {
     "collectives-fewer": "{group}: {some} recorded fewer of its collectives",
     "communication-incomplete": (
         "{incomplete} of {all} communications lack a rank{unsure}: their wait is a lower bound, their transfer an "
-        "upper one, and last_rank the last of those recorded"
+        "upper bound, and last_rank the last of the ranks recorded"
     ),
     "compile-not-annotated": (
         "no annotations of torch.compile: compiled work is recognized by inductor's kernel names alone"
@@ -65,13 +65,13 @@ WARNING: dict[str, str] = {
         "{number} correlation ids were given to several calls: an op is linked to the nearest call before it"
     ),
     "cut-off": (
-        "rank {rank}: no GPU work of its last {empty} of {total} steps or chunks (the capture may have ended early "
+        "rank {rank}: no GPU work in its last {empty} of {total} steps or chunks (the capture may have ended early "
         "there)"
     ),
     "dumps-missing": "no dump of {number} of {all} ranks: {some}",
     "events-unrecorded": "{number} waits for events have no record in the trace: shown as `unknown`",
     "events-unrecorded/path": "{number} waits for events have no record in the trace: they are not followed",
-    "few-samples": "{ns} of the launching thread rest on {samples}: take the shares as rough",
+    "few-samples": "only {samples} cover {ns} of the launching thread: the shares are rough",
     "graphs-whole": (
         "{number} GPU ops are whole CUDA graphs, counted as compute: what runs inside them, including communication, "
         "was not recorded; {capture_with}"
@@ -108,10 +108,10 @@ WARNING: dict[str, str] = {
     "no-stacks": "no stacks were recorded: most blocks are unknown (record with context='all')",
     "ops-before-launch": "rank {rank}: {early:,} of {linked:,} GPU ops start before their launch: the clocks are wrong",
     "profiler-warning": "the profiler warned{times}: {warning}",
-    "profiler-warning/more": "the profiler gave {number} more kinds of warning",
-    "profiler-warnings": "the profiler gave {number} warnings: `stepscope info` lists them",
+    "profiler-warning/more": "the profiler reported {number} more kinds of warning",
+    "profiler-warnings": "the profiler reported {number} warnings: `stepscope info` lists them",
     "ranks-recorded-less": "{some} recorded less than ranks that do the same work: not compared with them",
-    "shared-gpu": "{who} share one GPU{each}: durations of their ops include the turns and the load of each other",
+    "shared-gpu": "{who} share one GPU{each}: durations of their ops include time in which the others ran",
     "step-not-on-all-ranks": "{some} did not record {label!r}: left out",
     "step-not-usual": (
         "the captured step is not the usual one: {captured}{more}; the mean of {steps:,} steps is {mean_ns}"

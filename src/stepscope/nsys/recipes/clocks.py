@@ -11,13 +11,13 @@ def offsets(profile: Profile, notes: list[Note]) -> dict[int, int]:
     infos = profile.sources
     used = dict(profile.ranks.select("rank", "source").iter_rows())
     began = {source: infos[source].epoch_ns for source in set(used.values())}
-    known = [e for e in began.values() if e is not None]
+    recorded = [e for e in began.values() if e is not None]
     if len(began) == 1:
         return dict.fromkeys(used, 0)
-    if len(known) < len(began):
+    if len(recorded) < len(began):
         notes.append(noted("no-session-time/own"))
         return dict.fromkeys(used, 0)
     hosts = profile.ranks["host"].n_unique()
     if hosts > 1:
         notes.append(noted("clocks-not-aligned/recipe", hosts=hosts))
-    return {rank: (began[source] or 0) - min(known) for rank, source in used.items()}
+    return {rank: (began[source] or 0) - min(recorded) for rank, source in used.items()}

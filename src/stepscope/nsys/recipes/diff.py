@@ -88,26 +88,26 @@ def is_output(folder: Path) -> bool:
     return (folder / ABOUT).is_file() or any(folder.glob(_NSYS))
 
 
-def read_output(folder: Path, known: Mapping[str, Recipe]) -> tuple[Recipe, pl.DataFrame]:
+def read_output(folder: Path, recipes: Mapping[str, Recipe]) -> tuple[Recipe, pl.DataFrame]:
     """A folder that a recipe wrote, ours or nsys's: which recipe, and its first table under our names."""
     if (folder / ABOUT).is_file():
         about = msgspec.json.decode((folder / ABOUT).read_bytes())
         name, table = str(about.get("recipe")), str(about.get("table"))
     else:
         table = "all_stats"
-        found = sorted(folder.glob(_NSYS))
-        if not found or not (folder / f"{table}.parquet").is_file():
+        files = sorted(folder.glob(_NSYS))
+        if not files or not (folder / f"{table}.parquet").is_file():
             raise BadInput(
                 f"{folder}: is not the output of a recipe", "give folders that `recipe -o` wrote, or two profiles"
             )
-        name = _nsys_recipe(found[0])
-    if name not in known or not known[name].keys:
+        name = _nsys_recipe(files[0])
+    if name not in recipes or not recipes[name].keys:
         raise BadInput(f"{folder}: output of {name!r}, which cannot be compared", "give the output of a summary")
     try:
         frame = pl.read_parquet(folder / f"{table}.parquet")
     except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException):
         raise BadInput(f"{folder / table}.parquet: cannot be read", "run the recipe again") from None
-    recipe = known[name]
+    recipe = recipes[name]
     ours = {nsys: own for own, nsys in recipe.headers.items()}
     renamed = {c: ours.get(c.removesuffix(" (approx)"), c) for c in frame.columns}
     return recipe, frame.rename(renamed)

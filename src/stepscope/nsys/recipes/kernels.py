@@ -75,8 +75,8 @@ def _table(counts: pl.DataFrame, span: pl.DataFrame, keys: list[str]) -> pl.Data
         pl.col("rank").n_unique().cast(pl.Int64).alias("ranks"),
     )
     how = "right" if keys == ["bin"] else "inner"
-    found = summed.join(span, on="bin", how=how).with_columns(pl.col("n", "total_ns", "ranks").fill_null(0))  # type: ignore[arg-type]
-    return found.sort(keys).select(*keys, "from_ns", "to_ns", "n", "total_ns", "ranks")
+    binned = summed.join(span, on="bin", how=how).with_columns(pl.col("n", "total_ns", "ranks").fill_null(0))  # type: ignore[arg-type]
+    return binned.sort(keys).select(*keys, "from_ns", "to_ns", "n", "total_ns", "ranks")
 
 
 def _outline(counts: pl.DataFrame, bins: int) -> list[int]:

@@ -35,11 +35,11 @@ def edges_of(profile: Profile, extent: Mapping_, args: Args, clock: Mapping[int,
         raise BadInput(f"--bins {bins}", "give a number from 1 to 10000")
     start, end = args.get("start"), args.get("end")
     if start is None or end is None:
-        found = pl.concat(per_source(profile, extent, unbounded(args), notes))
-        if found.height == 0:
+        extents = pl.concat(per_source(profile, extent, unbounded(args), notes))
+        if extents.height == 0:
             raise CannotAnswer("nothing of the kind ran in this part of the capture", "widen --start and --end")
-        shift = found["rank"].replace_strict(clock, return_dtype=pl.Int64)
-        first, last = (found["start_ns"] + shift).min(), (found["end_ns"] + shift).max()
+        shift = extents["rank"].replace_strict(clock, return_dtype=pl.Int64)
+        first, last = (extents["start_ns"] + shift).min(), (extents["end_ns"] + shift).max()
         assert isinstance(first, int) and isinstance(last, int)
         start, end = first if start is None else start, last if end is None else end
     assert isinstance(start, int) and isinstance(end, int)

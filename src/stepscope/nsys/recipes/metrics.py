@@ -88,12 +88,12 @@ def _map(profile: Profile, args: Args, kind: _Kind) -> Outcome:
     clock = offsets(profile, notes)
     edges = edges_of(profile, partial(_extent, kind=kind), args, clock, notes)
     frames = per_source(profile, partial(_binned, kind=kind, edges=edges, clock=clock), unbounded(args), [])
-    found = pl.concat(frames)
+    samples = pl.concat(frames)
     keys = ["rank", "device", "name"]
-    lines = found.select(keys).unique()
+    lines = samples.select(keys).unique()
     bins = pl.DataFrame({"bin": np.arange(len(edges) - 1), "start_ns": edges[:-1], "end_ns": edges[1:]})
     table = (
-        lines.join(bins, how="cross").join(found, on=[*keys, "bin"], how="left").sort("name", "rank", "device", "bin")
+        lines.join(bins, how="cross").join(samples, on=[*keys, "bin"], how="left").sort("name", "rank", "device", "bin")
     )
     table = with_pid(profile, table.with_columns(pl.col("samples").fill_null(0)))
     whole = table.group_by("rank", "pid", "device", "name", maintain_order=True).agg(

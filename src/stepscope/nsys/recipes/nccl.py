@@ -39,8 +39,8 @@ def nccl_projections(view: View, args: Args) -> Rows:
         ranges = ranges.filter(pl.Series(made.n > 0))
         ours = calls.select(*keys[:-1], pl.col("op").alias("name")).unique()
         return Rows(ranges.join(ours, on=keys, how="semi").select("rank", "name", "value"), {"name": view.names})
-    told = _on_kernels(view).select("rank", "correlation", "op")
-    ops = view.ops("kernel").join(told, on=["rank", "correlation"], how="inner")
+    on_kernels = _on_kernels(view).select("rank", "correlation", "op")
+    ops = view.ops("kernel").join(on_kernels, on=["rank", "correlation"], how="inner")
     return Rows(ops.select("rank", pl.col("op").alias("name"), _DURATION), {"name": view.names})
 
 

@@ -50,7 +50,7 @@ def _trace(view: View, args: Args) -> pl.DataFrame:
         beside = covered(start, end, others)
         any_other = union(np.r_[data.compute.start, others.start], np.r_[data.compute.end, others.end])
         sides = sides_of(profile, data)
-        told = sides.group_by("op").agg(
+        by_op = sides.group_by("op").agg(
             pl.col("kind").first().alias("operation"),
             pl.col("communicator").first(),
             pl.when(pl.col("bytes").is_not_null().any()).then(pl.col("bytes").sum()).alias("bytes"),
@@ -71,7 +71,7 @@ def _trace(view: View, args: Args) -> pl.DataFrame:
             },
             schema_overrides={"op": pl.Int64},
         )
-        mine = mine.join(told, on="op", how="left", maintain_order="left")
+        mine = mine.join(by_op, on="op", how="left", maintain_order="left")
         frames.append(mine.filter(view.part.mask(mine)).select(_TRACE))
     if not frames:
         raise CannotAnswer("the profile has no communication ops", "profile a step of a multi-GPU run")
@@ -83,7 +83,7 @@ _PARTS = ("compute_ns", "comm_ns", "exposed_ns", "alone_ns")
 
 def _summed(trace: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
     total = pl.col("total_ns")
-    found = trace.group_by(keys).agg(
+    overlaps = trace.group_by(keys).agg(
         pl.len().cast(pl.Int64).alias("n"),
         pl.when(pl.col("bytes").is_not_null().any()).then(pl.col("bytes").sum()).alias("bytes"),
         pl.col("dur_ns").sum().alias("total_ns"),
@@ -93,7 +93,7 @@ def _summed(trace: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
         pl.when(total > 0).then(pl.col(c) * 100 / total).round(1).alias(share)
         for c, share in (("compute_ns", "hidden_pct"), ("comm_ns", "shared_pct"))
     ]
-    return found.with_columns(shares).sort(keys, nulls_last=True)
+    return overlaps.with_columns(shares).sort(keys, nulls_last=True)
 
 
 def _overlap(profile: Profile, args: Args) -> Outcome:

@@ -60,10 +60,10 @@ def _totals(view: View, args: Args, source: Source) -> pl.DataFrame:
 
 def _instances(view: View, args: Args, source: Source, name: str) -> pl.DataFrame:
     rows = source(view, args)
-    found = rows.decoded(rows.frame)
-    exact = found.filter(pl.col("name") == name)
+    kernels = rows.decoded(rows.frame)
+    exact = kernels.filter(pl.col("name") == name)
     if source is not _kernels and not exact.height:  # ranges that are numbered: `step 5`, `step 6`
-        exact = found.filter(pl.col("name").str.replace_all(*_FOLD) == name)
+        exact = kernels.filter(pl.col("name").str.replace_all(*_FOLD) == name)
     return exact.drop("name")
 
 
@@ -103,10 +103,10 @@ def _pace(profile: Profile, args: Args, source: Source) -> Outcome:
     name = chosen(profile, partial(_totals, source=source), args, notes, folds=source is not _kernels)
     clock = offsets(profile, notes)
     frames = per_source(profile, partial(_instances, source=source, name=name), args, [])
-    found = pl.concat(frames).sort("rank", "start_ns", "end_ns", maintain_order=True)
+    instances = pl.concat(frames).sort("rank", "start_ns", "end_ns", maintain_order=True)
     before = pl.col("end_ns").shift(1).over("rank").fill_null(0)
     shift = pl.col("rank").replace_strict(clock, return_dtype=pl.Int64)
-    found = found.with_columns(
+    instances = instances.with_columns(
         pl.int_range(pl.len()).over("rank").alias("index"),
         (pl.col("end_ns") - pl.col("start_ns")).alias("dur_ns"),
         (pl.col("start_ns") - before).alias("delta_ns"),
@@ -116,14 +116,14 @@ def _pace(profile: Profile, args: Args, source: Source) -> Outcome:
         pl.col("dur_ns").cum_sum().over("rank").alias("dur_accum_ns"),
         pl.col("delta_ns").cum_sum().over("rank").alias("delta_accum_ns"),
     )
-    lacking = sorted(set(profile.rank_ids()) - set(found["rank"].to_list()))
+    lacking = sorted(set(profile.rank_ids()) - set(instances["rank"].to_list()))
     if lacking:
         notes.append(noted("ranks-without", s="s" * (len(lacking) > 1), ranks_named=", ".join(map(str, lacking))))
-    trace = with_pid(profile, found.select("rank", "index", pl.exclude("rank", "index")))
-    tables = {"rank_stats": _by_rank(profile, found), "delta_stats": _by_index(found), "trace": trace}
-    tables |= {f"pace_{file}": _matrix(found, column) for file, column in _MATRICES.items()}
-    summary = {"name": name, "instances": found.height}
-    return Outcome(tables, [_progress(found, name), _deltas(found, name)], notes, summary)
+    trace = with_pid(profile, instances.select("rank", "index", pl.exclude("rank", "index")))
+    tables = {"rank_stats": _by_rank(profile, instances), "delta_stats": _by_index(instances), "trace": trace}
+    tables |= {f"pace_{file}": _matrix(instances, column) for file, column in _MATRICES.items()}
+    summary = {"name": name, "instances": instances.height}
+    return Outcome(tables, [_progress(instances, name), _deltas(instances, name)], notes, summary)
 
 
 #: Files of nsys's recipes: a line per instance, a column per rank.

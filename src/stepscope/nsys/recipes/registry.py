@@ -16,7 +16,7 @@ def recipes() -> dict[str, Recipe]:
 
 
 def find(name: str) -> Recipe:
-    known = recipes()
-    if name not in known:
-        raise BadInput(f"no recipe {name!r}", meant_of(name, known))
-    return known[name]
+    by_name = recipes()
+    if name not in by_name:
+        raise BadInput(f"no recipe {name!r}", meant_of(name, by_name))
+    return by_name[name]

@@ -11,6 +11,7 @@ import polars as pl
 from stepscope.errors import BadInput, CannotAnswer
 from stepscope.model.note import Note, noted
 from stepscope.model.profile import Profile
+from stepscope.model.result import WindowRow
 from stepscope.nsys.reports.part import Part
 from stepscope.nsys.reports.spec import SPAN, Args, Argument, Value
 from stepscope.nsys.reports.view import View
@@ -56,13 +57,13 @@ class Recipe:
 
     def parse(self, given: Mapping[str, Value]) -> Args:
         """Arguments by name, each of the type it was declared with; those left out have their defaults."""
-        known = {a.name: a for a in self.all_args}
+        declared = {a.name: a for a in self.all_args}
         for name in given:
-            if name not in known:
-                hint = f"it takes {', '.join('--' + n for n in known)}" if known else "it takes none"
+            if name not in declared:
+                hint = f"it takes {', '.join('--' + n for n in declared)}" if declared else "it takes none"
                 raise BadInput(f"recipe {self.name}: no option --{name}", hint)
         args = Args(
-            {a.name: a.read(given[a.name], f"--{a.name}") if a.name in given else a.initial for a in known.values()}
+            {a.name: a.read(given[a.name], f"--{a.name}") if a.name in given else a.initial for a in declared.values()}
         )
         start, end = args.get("start"), args.get("end")
         if isinstance(start, int) and isinstance(end, int) and start >= end:
@@ -82,13 +83,13 @@ def per_source(profile: Profile, mapping: Mapping_, args: Args, notes: list[Note
 
     A source that lacks what it takes is left out with a note; where all do, the question cannot be answered.
     """
-    found = profile.map(_mapped, mapping, args)
-    frames = [f for f in found if isinstance(f, pl.DataFrame)]
-    lacking = [f for f in found if isinstance(f, CannotAnswer)]
+    parts = profile.map(_mapped, mapping, args)
+    frames = [f for f in parts if isinstance(f, pl.DataFrame)]
+    lacking = [f for f in parts if isinstance(f, CannotAnswer)]
     if not frames:
         raise lacking[0]
     if lacking:
-        notes.append(noted("files-left-out", number=len(lacking), all=len(found), why=lacking[0].message))
+        notes.append(noted("files-left-out", number=len(lacking), all=len(parts), why=lacking[0].message))
     return frames
 
 
@@ -99,17 +100,27 @@ def _mapped(part: Profile, mapping: Mapping_, args: Args) -> pl.DataFrame | Cann
         return error
 
 
-def windows(profile: Profile, args: Args) -> list[dict[str, Any]]:
+def windows(profile: Profile, args: Args) -> list[WindowRow]:
     """What the figures rest on, rank by rank: the span asked for, or from the first to the last op of the capture."""
     low, high = args.get("start"), args.get("end")
     seen = {row[0]: row[1:] for frame in profile.map(_extent) for row in frame.iter_rows()}
     label = "whole capture" if low is None and high is None else f"[{low or 0}, {'…' if high is None else high})"
-    windows = []
+    windows: list[WindowRow] = []
     for rank, pid in profile.ranks.select("rank", "pid").iter_rows():
         first, last = seen.get(rank, (None, None))
-        times = {"gpu_start_ns": first if low is None else low, "gpu_end_ns": last if high is None else high}
-        head = {"rank": rank, "pid": pid, "label": label, "index": 0, "count": 1}
-        windows.append({**head, "cpu_start_ns": None, "cpu_end_ns": None, **times})
+        windows.append(
+            {
+                "rank": rank,
+                "pid": pid,
+                "label": label,
+                "index": 0,
+                "count": 1,
+                "cpu_start_ns": None,
+                "cpu_end_ns": None,
+                "gpu_start_ns": first if low is None else int(low),
+                "gpu_end_ns": last if high is None else int(high),
+            }
+        )
     return windows
 
 

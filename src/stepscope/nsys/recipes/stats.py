@@ -78,14 +78,14 @@ class _Sorted:
     def linear(self, place: F64) -> F64:
         low = np.floor(place).astype(np.int64)
         a, b = self._at(low), self._at(np.ceil(place).astype(np.int64))
-        found: F64 = a + (b - a) * (place - low)
-        return found
+        values: F64 = a + (b - a) * (place - low)
+        return values
 
     def averaged(self, quarters: I64) -> F64:
         """At a quarter of `quarters`: the value there, or between two of them their mean."""
         place, between = quarters // 4, quarters % 4 == 0
-        found: F64 = (self._at(place - between) + self._at(place)) / 2
-        return found
+        middle: F64 = (self._at(place - between) + self._at(place)) / 2
+        return middle
 
 
 def with_share(frame: pl.DataFrame, within: Sequence[str] = ()) -> pl.DataFrame:
@@ -99,11 +99,11 @@ def extremes(per_rank: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
     """Which ranks had the least and the greatest value of each key, as `--rank` writes them."""
     low, high = pl.col("min").min().over(keys), pl.col("max").max().over(keys)
     marked = per_rank.with_columns((pl.col("min") == low).alias("least"), (pl.col("max") == high).alias("most"))
-    found = marked.group_by(keys, maintain_order=True).agg(
+    figures = marked.group_by(keys, maintain_order=True).agg(
         pl.col("rank").filter(pl.col("least")).sort().alias("min_ranks"),
         pl.col("rank").filter(pl.col("most")).sort().alias("max_ranks"),
     )
     texts = [
-        pl.Series(c, [ranks_text(v) for v in found[c].to_list()], dtype=pl.String) for c in ("min_ranks", "max_ranks")
+        pl.Series(c, [ranks_text(v) for v in figures[c].to_list()], dtype=pl.String) for c in ("min_ranks", "max_ranks")
     ]
-    return found.with_columns(texts)
+    return figures.with_columns(texts)

@@ -43,8 +43,8 @@ def _kernels(view: View, args: Args) -> Rows:
 
 
 def _copies(view: View, args: Args, value: str = "duration") -> Rows:
-    found = copies(view, detail=True).select("rank", pl.col("operation").alias("name"), pl.col(value).alias("value"))
-    return Rows(found.drop_nulls("value"))
+    moved = copies(view, detail=True).select("rank", pl.col("operation").alias("name"), pl.col(value).alias("value"))
+    return Rows(moved.drop_nulls("value"))
 
 
 def _ranges(view: View, args: Args) -> Rows:

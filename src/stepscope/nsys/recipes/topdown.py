@@ -55,7 +55,7 @@ def _climb(
 ) -> pl.Series:
     """The path of every range: its parent's and its own text. Level by level, each distinct pair joined once."""
     texts: list[str] = []
-    known: dict[tuple[int, int], int] = {}
+    places: dict[tuple[int, int], int] = {}
     codes = names.cast(pl.Categorical).to_physical().to_numpy()
     text_of = dict(zip(codes.tolist(), names.to_list(), strict=True))
     path = np.full(len(codes), -1, dtype=np.int64)
@@ -65,10 +65,10 @@ def _climb(
         pairs, place = np.unique(np.stack([above, codes[rows].astype(np.int64)]), axis=1, return_inverse=True)
         ids = np.empty(pairs.shape[1], dtype=np.int64)
         for i, (up, code) in enumerate(pairs.T.tolist()):
-            if (up, code) not in known:
-                known[up, code] = len(texts)
+            if (up, code) not in places:
+                places[up, code] = len(texts)
                 texts.append(text_of[code] if up < 0 else texts[up] + _IN + text_of[code])
-            ids[i] = known[up, code]
+            ids[i] = places[up, code]
         path[rows] = ids[place.reshape(-1)]
     return pl.Series("path", texts, dtype=pl.String).gather(path)
 

@@ -41,9 +41,9 @@ class Attribution:
     @cached_property
     def _by_call(self) -> I64:
         # One entry more than there are calls: the last, which NONE points to, says that there is none.
-        found = np.full(int(self.calls.max(initial=0)) + 2, NONE, dtype=np.int64)
-        found[self.calls] = self.innermost
-        return found
+        rows = np.full(int(self.calls.max(initial=0)) + 2, NONE, dtype=np.int64)
+        rows[self.calls] = self.innermost
+        return rows
 
     def climb(self, innermost: I64, until: I64) -> list[tuple[I64, I64]]:
         """(position, range) for each position's ranges that last until `until`, innermost first, level by level."""
@@ -74,13 +74,13 @@ def attribute(view: View) -> Attribution:
     nest = nesting.nest(thread, start, end)
     launching = calls.select("rank", "tid", "start_ns", "end_ns")[used]
     call_start, call_end = ints(launching, "start_ns", "end_ns")
-    found = nest.enclosing(threads(launching), call_start)
-    live = np.flatnonzero(found != NONE)
+    enclosing = nest.enclosing(threads(launching), call_start)
+    live = np.flatnonzero(enclosing != NONE)
     while len(live):  # a range that closed during the call does not contain it
-        live = live[nest.end[found[live]] < call_end[live]]
-        found[live] = nest.parent[found[live]]
-        live = live[found[live] != NONE]
-    return Attribution(ranges, nest, used, found, call_end)
+        live = live[nest.end[enclosing[live]] < call_end[live]]
+        enclosing[live] = nest.parent[enclosing[live]]
+        live = live[enclosing[live] != NONE]
+    return Attribution(ranges, nest, used, enclosing, call_end)
 
 
 def threads(frame: pl.DataFrame) -> I64:

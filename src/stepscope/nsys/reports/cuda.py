@@ -70,10 +70,20 @@ def _api_trace(view: View, args: Args) -> pl.DataFrame:
     )
 
 
+#: What `cuda_gpu_trace` takes of ops.
+_TRACED = (
+    *("rank", "kind", "row", "start_ns", "duration", "correlation", "kernel", "operation", "bytes"),
+    *("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z", "registers", "smem_static", "smem_dynamic"),
+    *("src_kind", "src_code", "dst_kind", "dst_code", "device", "device_name", "context", "green_context", "stream"),
+)
+
+
 def _gpu_trace(view: View, args: Args) -> pl.DataFrame:
     named = kernels(view, args, detail=True)
-    ops = named.decoded().with_columns(pl.col("kernel").alias("operation"))
+    wanted = [c for c in named.frame.columns if c in _TRACED]  # of twice as many, a million rows each
+    ops = named.decoded(named.frame.select(wanted)).with_columns(pl.col("kernel").alias("operation"))
     moved = copies(view, detail=True)
+    moved = moved.select(c for c in moved.columns if c in _TRACED)
     both = pl.concat([ops.drop("kernel"), moved], how="diagonal") if moved.height else ops
     kind = pl.col("kind").to_physical()
     both = Rows(both.sort("start_ns", kind, "row", maintain_order=True), {"device_name": view.names}).decoded()

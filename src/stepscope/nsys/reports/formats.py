@@ -8,7 +8,7 @@ from __future__ import annotations
 import html
 import json
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import polars as pl
 
@@ -28,6 +28,8 @@ SUFFIXES = {
     "htable": ".html",
 }
 _CLIPPED = "…"
+#: Rows whose text is made together.
+_AT_ONCE = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -75,15 +77,24 @@ def parse_format(text: str, timeunit: str | None = None) -> Format:
 
 def render(answer: Answer, format: Format) -> str:
     """The whole text, a newline at its end; nothing where there are no rows."""
-    if answer.frame.height == 0:
-        return ""
-    return _RENDERERS[format.name](answer, format)
+    return "".join(pieces(answer, format))
 
 
-def cells(answer: Answer, units: Units) -> pl.DataFrame:
-    """Every cell as the text to print, null for what is missing; headers with units."""
-    pairs = zip(answer.frame.get_columns(), answer.report.columns, strict=True)
+def pieces(answer: Answer, format: Format) -> Iterator[str]:
+    """The text, some rows at a time: that of a million rows takes many times the memory of their figures."""
+    return _RENDERERS[format.name](answer, format) if answer.frame.height else iter(())
+
+
+def cells(answer: Answer, units: Units, frame: pl.DataFrame | None = None) -> pl.DataFrame:
+    """Every cell (of these rows of the answer) as the text to print, null for what is missing; headers with units."""
+    pairs = zip((answer.frame if frame is None else frame).get_columns(), answer.report.columns, strict=True)
     return pl.DataFrame({units.header(c): texts(values, c, units).alias("") for values, c in pairs})
+
+
+def _parts(answer: Answer, format: Format) -> Iterator[pl.DataFrame]:
+    """The cells, some rows at a time, with nothing for what is missing."""
+    for rows in answer.frame.iter_slices(_AT_ONCE):
+        yield cells(answer, format.units, rows).fill_null("")
 
 
 def are_numbers(answer: Answer, units: Units) -> list[bool]:
@@ -92,48 +103,74 @@ def are_numbers(answer: Answer, units: Units) -> list[bool]:
     return [dtype.is_numeric() and units.of(c) != "hex" for dtype, c in pairs]
 
 
-def _csv(answer: Answer, format: Format) -> str:
-    frame = cells(answer, format.units)
-    # An empty text is written like a missing one.
-    frame = frame.with_columns(pl.when(pl.all() != "").then(pl.all()))
-    return frame.write_csv(include_header=format.header, quote_style="necessary")
+def _csv(answer: Answer, format: Format) -> Iterator[str]:
+    header = format.header
+    for part in _parts(answer, format):
+        # An empty text is written like a missing one.
+        frame = part.with_columns(pl.when(pl.all() != "").then(pl.all()))
+        yield frame.write_csv(include_header=header, quote_style="necessary")
+        header = False
 
 
-def _tsv(answer: Answer, format: Format) -> str:
-    frame = cells(answer, format.units).fill_null("")
-    frame = frame.with_columns(pl.all().str.replace_all("\t", "\\t" if format.escape_tabs else " ", literal=True))
-    lines = frame.select(pl.concat_str(pl.all(), separator="\t")).to_series().to_list()
-    return "\n".join([*(["\t".join(frame.columns)] if format.header else []), *lines]) + "\n"
+def _tsv(answer: Answer, format: Format) -> Iterator[str]:
+    header = format.header
+    for part in _parts(answer, format):
+        frame = part.with_columns(pl.all().str.replace_all("\t", "\\t" if format.escape_tabs else " ", literal=True))
+        lines = frame.select(pl.concat_str(pl.all(), separator="\t")).to_series().to_list()
+        yield "\n".join([*(["\t".join(frame.columns)] if header else []), *lines]) + "\n"
+        header = False
 
 
-def _json(answer: Answer, format: Format) -> str:
-    frame = cells(answer, format.units).fill_null("")
+def _json(answer: Answer, format: Format) -> Iterator[str]:
     numeric = are_numbers(answer, format.units)
-    keys = [json.dumps(name, ensure_ascii=False) for name in frame.columns]
+    keys = [json.dumps(format.units.header(column), ensure_ascii=False) for column in answer.report.columns]
 
     def object_of(row: tuple[str, ...]) -> str:
         values = (v if n and v else json.dumps(v, ensure_ascii=False) for v, n in zip(row, numeric, strict=True))
         return "  {\n" + ",\n".join(f"    {k}: {v}" for k, v in zip(keys, values, strict=True)) + "\n  }"
 
-    return "[\n" + ",\n".join(map(object_of, frame.iter_rows())) + "\n]\n"
+    before = "[\n"
+    for part in _parts(answer, format):
+        yield before + ",\n".join(map(object_of, part.iter_rows()))
+        before = ",\n"
+    yield "\n]\n"
 
 
-def _layout(answer: Answer, format: Format) -> tuple[list[str], list[int], list[bool], Iterator[tuple[str, ...]]]:
-    """Headers, widths, which columns are numbers, and the rows; hidden columns are gone."""
-    frame = cells(answer, format.units).fill_null("")
-    scanned = frame.head(format.scan) if format.scan else frame
-    explicit = (*format.widths, *[None] * frame.width)[: frame.width]
+@dataclass(frozen=True)
+class _Layout:
+    """The columns that are shown: their headers, widths, and which are numbers."""
+
+    names: list[str]
+    widths: list[int]
+    numeric: list[bool]
+
+
+def _layout(answer: Answer, format: Format) -> _Layout:
+    """Of the rows that decide the widths; hidden columns are gone."""
+    columns = [format.units.header(column) for column in answer.report.columns]
+    explicit = (*format.widths, *[None] * len(columns))[: len(columns)]
+    longest, filled = dict.fromkeys(columns, 0), dict.fromkeys(columns, False)
+    scanned = replace(answer, frame=answer.frame.head(format.scan)) if format.scan else answer
+    for part in _parts(scanned, format):
+        for name in columns:
+            longest[name] = max(longest[name], int(str(part[name].str.len_chars().max() or 0)))
+            filled[name] |= bool((part[name] != "").any())
     widths = {}
-    for name, given in zip(frame.columns, explicit, strict=True):
-        longest = scanned[name].str.len_chars().max()
-        width = max(int(str(longest or 0)), len(name))
+    for name, given in zip(columns, explicit, strict=True):
+        width = max(longest[name], len(name))
         limit = format.widest or width
         widths[name] = min(width, max(limit, len(name))) if given is None else given
-    shown = [name for name in frame.columns if widths[name]]
+    shown = [name for name in columns if widths[name]]
     # A column that begins with nothing but blanks counts as text.
-    numbers = dict(zip(frame.columns, are_numbers(answer, format.units), strict=True))
-    numeric = [numbers[name] and bool((scanned[name] != "").any()) for name in shown]
-    return shown, [widths[n] for n in shown], numeric, frame.select(shown).iter_rows()
+    numbers = dict(zip(columns, are_numbers(answer, format.units), strict=True))
+    return _Layout(shown, [widths[n] for n in shown], [numbers[n] and filled[n] for n in shown])
+
+
+def _rows(answer: Answer, format: Format, layout: _Layout) -> Iterator[list[list[str]]]:
+    """The cells of each row at their widths, some rows at a time."""
+    for part in _parts(answer, format):
+        rows = part.select(layout.names).iter_rows()
+        yield [[_cell(*c) for c in zip(row, layout.widths, layout.numeric, strict=True)] for row in rows]
 
 
 def _cell(text: str, width: int, numeric: bool) -> str:
@@ -148,50 +185,56 @@ def _centred(text: str, width: int) -> str:
     return " " * left + text + " " * (width - len(text) - left)
 
 
-def _column(answer: Answer, format: Format) -> str:
-    names, widths, numeric, rows = _layout(answer, format)
-    lines = []
+def _column(answer: Answer, format: Format) -> Iterator[str]:
+    layout = _layout(answer, format)
     if format.header:
-        lines.append([_centred(n, w) for n, w in zip(names, widths, strict=True)])
-        lines.append(["-" * w for w in widths])
-    lines += ([_cell(*c) for c in zip(row, widths, numeric, strict=True)] for row in rows)
+        centred = [_centred(n, w) for n, w in zip(layout.names, layout.widths, strict=True)]
+        yield _spaced([centred, ["-" * w for w in layout.widths]])
+    yield from map(_spaced, _rows(answer, format, layout))
+
+
+def _spaced(lines: list[list[str]]) -> str:
     return "".join(f" {'  '.join(line)}\n" for line in lines)
 
 
-def _table(answer: Answer, format: Format) -> str:
-    names, widths, numeric, rows = _layout(answer, format)
-    rule = "+" + "+".join("-" * (w + 2) for w in widths) + "+\n"
-    body = "".join(
-        "| " + " | ".join(_cell(*c) for c in zip(row, widths, numeric, strict=True)) + " |\n" for row in rows
-    )
-    if not format.header:
-        return rule + body + rule
-    header = "| " + " | ".join(_centred(n, w) for n, w in zip(names, widths, strict=True)) + " |\n"
-    return rule + header + rule + body + rule
+def _table(answer: Answer, format: Format) -> Iterator[str]:
+    layout = _layout(answer, format)
+    rule = "+" + "+".join("-" * (w + 2) for w in layout.widths) + "+\n"
+    yield rule
+    if format.header:
+        yield _ruled([[_centred(n, w) for n, w in zip(layout.names, layout.widths, strict=True)]]) + rule
+    yield from map(_ruled, _rows(answer, format, layout))
+    yield rule
 
 
-def _htable(answer: Answer, format: Format) -> str:
-    frame = cells(answer, format.units).fill_null("")
+def _ruled(lines: list[list[str]]) -> str:
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
+
+def _htable(answer: Answer, format: Format) -> Iterator[str]:
     def row(tag: str, texts: Iterable[str]) -> str:
         inner = "".join(f"      <{tag}>{html.escape(text, quote=False)}</{tag}>\n" for text in texts)
         return f"    <tr>\n{inner}    </tr>\n"
 
-    head = f"  <thead>\n{row('th', frame.columns)}  </thead>\n"
-    return f"<table>\n{head}  <tbody>\n{''.join(row('td', r) for r in frame.iter_rows())}  </tbody>\n</table>\n"
+    headers = row("th", map(format.units.header, answer.report.columns))
+    yield f"<table>\n  <thead>\n{headers}  </thead>\n  <tbody>\n"
+    for part in _parts(answer, format):
+        yield "".join(row("td", texts) for texts in part.iter_rows())
+    yield "  </tbody>\n</table>\n"
 
 
-def _hdoc(answer: Answer, format: Format) -> str:
+def _hdoc(answer: Answer, format: Format) -> Iterator[str]:
     style = f'  <link rel="stylesheet" href="{html.escape(format.css)}">\n' if format.css else ""
-    return (
+    yield (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n  <meta charset="UTF-8">\n'
         f"  <title>{html.escape(format.title, quote=False)}</title>\n{style}</head>\n<body>\n"
         f"<h1>{html.escape(answer.report.title, quote=False)} ({answer.report.name})</h1>\n"
-        f"{_htable(answer, format)}</body>\n</html>\n"
     )
+    yield from _htable(answer, format)
+    yield "</body>\n</html>\n"
 
 
-_RENDERERS: dict[str, Callable[[Answer, Format], str]] = {
+_RENDERERS: dict[str, Callable[[Answer, Format], Iterator[str]]] = {
     "csv": _csv,
     "tsv": _tsv,
     "json": _json,

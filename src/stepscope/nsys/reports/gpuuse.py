@@ -19,20 +19,20 @@ _GAPS = {"duration": pl.Int64, "start_ns": pl.Int64, "pid": pl.Int64, "device": 
 
 def gaps(view: View, longest: int) -> pl.DataFrame:
     """Idle times above a threshold, longest first: where the i-th end lies before the start of the next."""
-    found = []
+    idle_spans = []
     for pid, device, ops in _busy(view):
         start, end = (np.sort(x, kind="stable") for x in ints(ops, "start_ns", "end_ns"))
         idle = start[1:] - end[:-1]
         at = np.flatnonzero((idle > longest) & (idle > 0))
         context = ops.sort("end_ns", maintain_order=True)["context"].to_numpy()
-        found += [(int(idle[i]), int(end[i]), pid, device, int(context[i])) for i in at]
-    frame = pl.DataFrame(found, schema=_GAPS, orient="row").sort("duration", "start_ns", descending=[True, False])
+        idle_spans += [(int(idle[i]), int(end[i]), pid, device, int(context[i])) for i in at]
+    frame = pl.DataFrame(idle_spans, schema=_GAPS, orient="row").sort("duration", "start_ns", descending=[True, False])
     return frame.with_row_index("row", offset=1)
 
 
 def utilization(view: View, chunks: int, threshold: int) -> pl.DataFrame:
     """Pieces of time used below the threshold, neighbours joined, least used first."""
-    found = []
+    low_chunks = []
     for pid, device, ops in _busy(view):
         start, end = ints(ops, "start_ns", "end_ns")
         low, high = int(start.min()), int(end.max())
@@ -45,8 +45,8 @@ def utilization(view: View, chunks: int, threshold: int) -> pl.DataFrame:
         for at in _runs(np.flatnonzero(used < threshold)):
             share = float(np.sum(length[at] * used[at]) / np.sum(length[at]))
             first, last = int(edges[at[0]]), int(edges[at[-1] + 1])
-            found.append((share, last - first, first, pid, device, context))
-    frame = pl.DataFrame(found, schema={"used": pl.Float64, **_GAPS}, orient="row")
+            low_chunks.append((share, last - first, first, pid, device, context))
+    frame = pl.DataFrame(low_chunks, schema={"used": pl.Float64, **_GAPS}, orient="row")
     frame = frame.with_columns(round1(pl.col("used"))).sort("used", "duration", maintain_order=True)
     return frame.with_row_index("row", offset=1)
 

@@ -96,19 +96,19 @@ def _um_by_address(view: View) -> pl.DataFrame:
 
 
 def _um_sum(view: View, args: Args) -> pl.DataFrame:
-    found = _um_by_address(view)
+    faults = _um_by_address(view)
     moved = pl.col("htod").fill_null(0) + pl.col("dtoh").fill_null(0)
-    found = found.with_columns(
+    faults = faults.with_columns(
         pl.when(pl.col("time") > 0).then(moved * (1_000_000_000 // pl.col("time"))).alias("throughput")
     )
-    found = found.sort("throughput", "address", descending=[True, False], nulls_last=True)
+    faults = faults.sort("throughput", "address", descending=[True, False], nulls_last=True)
     rows = args.number("rows")
-    found = found.head(rows) if rows >= 0 else found
-    return found.select("address", "htod", "dtoh", "cpu", "gpu", "throughput")
+    faults = faults.head(rows) if rows >= 0 else faults
+    return faults.select("address", "htod", "dtoh", "cpu", "gpu", "throughput")
 
 
 def _um_total(view: View, args: Args) -> pl.DataFrame:
-    found = _um_by_address(view)
+    faults = _um_by_address(view)
     records = view.records(*_UM_KINDS).with_columns(pl.col("event_class").fill_null(0))
     which = pl.when(pl.col("kind") == "um_copy").then("event_class").otherwise(pl.col("kind").to_physical() + 100)
     records = records.filter((pl.col("kind") != "um_copy") | pl.col("event_class").is_in([_HTOD, _DTOH]))
@@ -116,15 +116,15 @@ def _um_total(view: View, args: Args) -> pl.DataFrame:
     # Faults of both sides and copies of both directions, or nsys names no addresses: SQL's least of a null is null.
     address = pl.when(pl.lit(seen == 4)).then("address")
     sums = [pl.when(pl.col(c).is_not_null().any()).then(pl.col(c).sum()).alias(c) for c in ("htod", "dtoh", "gpu")]
-    return found.select(
+    return faults.select(
         *sums[:2], pl.col("cpu").sum(), sums[2], address.min().alias("low"), address.max().alias("high")
     )
 
 
 def _um_cpu_faults(view: View, args: Args) -> pl.DataFrame:
     records = view.records("um_cpu_fault")
-    found = Rows(records.group_by("name").len(), {"name": view.names}).decoded()
-    return found.sort("len", "name", descending=[True, False]).select("len", "name")
+    counts = Rows(records.group_by("name").len(), {"name": view.names}).decoded()
+    return counts.sort("len", "name", descending=[True, False]).select("len", "name")
 
 
 REPORTS = (

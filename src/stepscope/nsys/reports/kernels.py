@@ -63,11 +63,13 @@ def kernels(view: View, args: Args, detail: bool = False) -> Rows:
 def _prefixed(view: View, ops: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
     """Kernel names behind the text of the innermost range of their launch, without its domain."""
     view.need("ranges", "calls")
-    found = view.attribution.of_ops(ops["call"].fill_null(NONE).to_numpy())
+    calls = view.attribution.of_ops(ops["call"].fill_null(NONE).to_numpy())
     names = view.attribution.ranges["name"]
-    inside = pl.Series(found != NONE)
-    row = pl.Series(found.clip(0))
-    prefix = names.gather(row).set(~inside, None) if len(names) else pl.Series([None] * ops.height, dtype=pl.UInt32)
+    inside = pl.Series(calls != NONE)
+    row = pl.Series(calls.clip(0))
+    prefix = (
+        names.gather(row).set(~inside, None) if len(names) else pl.repeat(None, ops.height, dtype=pl.UInt32, eager=True)
+    )
     ops = ops.with_columns(prefix.alias("prefix"))
     pairs = ops.select("prefix", "kernel").unique()
     kernel = view.names.gather(pairs["kernel"])

@@ -39,13 +39,13 @@ def _sum(view: View, args: Args) -> pl.DataFrame:
     rows = _launched(view, args)
     phases = ("t", "a", "q", "k")
     summed = [e for p in phases for e in moments(f"{p}_ns", f"{p}_")]
-    found = grouped(rows.frame, ("rank", "tid", "device", "api", "kernel"), summed)
-    found = rows.decoded(found.with_columns(view.pid(pl.col("rank")).alias("pid")))
-    found = found.select(
+    kernels = grouped(rows.frame, ("rank", "tid", "device", "api", "kernel"), summed)
+    kernels = rows.decoded(kernels.with_columns(view.pid(pl.col("rank")).alias("pid")))
+    kernels = kernels.select(
         "pid", "tid", "device", pl.col("t_n"), "q_n", *(e for p in phases for e in five(f"{p}_")), "api", "kernel"
     )
     order = ["t_avg", "pid", "tid", "device", "api", "kernel"]
-    return found.sort(order, descending=[True] + [False] * 5, nulls_last=False)
+    return kernels.sort(order, descending=[True] + [False] * 5, nulls_last=False)
 
 
 def _trace(view: View, args: Args) -> pl.DataFrame:

@@ -35,13 +35,13 @@ def _pushpop_trace(view: View, args: Args) -> pl.DataFrame:
     view.need("ranges")
     ranges = view.ranges.filter(pl.col("kind") == "pushpop")
     start, end = ints(ranges, "start_ns", "end_ns")
-    found = tree(nesting.nest(threads(ranges), start, end))
+    ranges_tree = tree(nesting.nest(threads(ranges), start, end))
     number = view.range_numbers(ranges)
-    inside = found.parent != NONE
+    inside = ranges_tree.parent != NONE
     within = np.zeros(len(start), dtype=np.int64)
-    np.add.at(within, found.parent[inside], (end - start)[inside])
+    np.add.at(within, ranges_tree.parent[inside], (end - start)[inside])
     labels = Rows(ranges, {"label": view.labels}).decoded()["label"]
-    level = pl.Series("level", found.level)
+    level = pl.Series("level", ranges_tree.level)
     frame = ranges.select(
         "start_ns",
         "end_ns",
@@ -52,10 +52,10 @@ def _pushpop_trace(view: View, args: Args) -> pl.DataFrame:
         view.pid(pl.col("rank")).alias("pid"),
         "tid",
         level,
-        pl.Series("n_children", found.children()),
+        pl.Series("n_children", ranges_tree.children()),
         pl.Series("number", number),
-        found.parent_numbers(number).alias("parent_number"),
-        pl.Series("stack", found.stacks(number), dtype=pl.String),
+        ranges_tree.parent_numbers(number).alias("parent_number"),
+        pl.Series("stack", ranges_tree.stacks(number), dtype=pl.String),
         (pl.lit("--").repeat_by(level).list.join("") + labels).alias("name_tree"),
     )
     return frame.sort("start_ns", "duration", "number")

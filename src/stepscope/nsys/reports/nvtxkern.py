@@ -20,12 +20,12 @@ def _sum(view: View, args: Args) -> pl.DataFrame:
     """Every kernel once per range that contains its launch, by (process, thread, range, kernel)."""
     view.need("ops", "calls", "ranges")
     named = kernels(view, args)
-    found = view.attribution
-    groups = found.ranges.select("rank", "tid", "label", "kind")
+    attribution = view.attribution
+    groups = attribution.ranges.select("rank", "tid", "label", "kind")
     keys = groups.unique(maintain_order=True).with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias("key"))
     key_of = groups.join(keys, on=groups.columns, how="left", maintain_order="left")["key"].to_numpy()
     ops = named.frame.select("kernel", "duration", "call", "rank")
-    innermost = found.of_ops(ops["call"].fill_null(NONE).to_numpy())
+    innermost = attribution.of_ops(ops["call"].fill_null(NONE).to_numpy())
     inside = _inside(view, ops, innermost, key_of)
     inside = inside.join(keys, on="key", how="left").drop("key")
     both = pl.concat([inside, _outside(view, ops.filter(pl.Series(innermost == NONE)))], how="diagonal_relaxed")
@@ -40,16 +40,16 @@ def _sum(view: View, args: Args) -> pl.DataFrame:
 
 def _inside(view: View, ops: pl.DataFrame, innermost: I64, key_of: I64) -> pl.DataFrame:
     """Kernels by (group of ranges, kernel): both in one number, which halves the cost of grouping millions of pairs."""
-    found = view.attribution
+    attribution = view.attribution
     kernel, duration = ints(ops, "kernel", "duration")
     names = int(kernel.max(initial=0)) + 1
-    nested = _same_name_nested(found, key_of)  # then a kernel is in a group more than once
-    if found.proper:
-        pairs = _climbed(found, innermost, kernel, duration, key_of, names, with_op=nested)
-        launches = _launches(found, innermost, kernel, names)
+    nested = _same_name_nested(attribution, key_of)  # then a kernel is in a group more than once
+    if attribution.proper:
+        pairs = _climbed(attribution, innermost, kernel, duration, key_of, names, with_op=nested)
+        launches = _launches(attribution, innermost, kernel, names)
     else:
         until = view.calls["end_ns"].gather(ops["call"].fill_null(0)).to_numpy()
-        levels = found.climb(innermost, until)
+        levels = attribution.climb(innermost, until)
         code = _joined([key_of[row] * names + kernel[at] for at, row in levels])
         op = _joined([at for at, _ in levels])
         pairs = pl.DataFrame({"code": code, "duration": duration[op], "op": op})

@@ -47,21 +47,21 @@ def part_of(profile: Profile, args: dict[str, object]) -> Part:
     if nvtx is not None:
         if process is not None or thread is not None:
             raise BadInput("nvtx= cannot be combined with process= or thread=", "give one or the other")
-        found = nvtx_range(profile, str(nvtx))
-        start = found.start if start is None else start
-        end = found.end if end is None else end
-        part = Part(start, end, found.rank, tid=found.tid)  # type: ignore[arg-type]
+        chosen = nvtx_range(profile, str(nvtx))
+        start = chosen.start if start is None else start
+        end = chosen.end if end is None else end
+        part = Part(start, end, chosen.rank, tid=chosen.tid)  # type: ignore[arg-type]
     else:
         rank = None if process is None else _rank_of(profile, int(str(process)))
         part = Part(start, end, rank, tid=thread)  # type: ignore[arg-type]
     if part.start is not None and part.end is not None and part.start > part.end:
-        raise BadInput(f"the part starts at {part.start}, after its end {part.end}", "exchange them")
+        raise BadInput(f"the part starts at {part.start}, after its end {part.end}", "swap them")
     return part
 
 
 def _rank_of(profile: Profile, pid: int) -> int:
-    found = profile.ranks.filter(pl.col("pid") == pid)
-    return int(found["rank"][0]) if found.height else -1
+    of_process = profile.ranks.filter(pl.col("pid") == pid)
+    return int(of_process["rank"][0]) if of_process.height else -1
 
 
 def nvtx_range(profile: Profile, text: str) -> Part:
@@ -77,11 +77,11 @@ def nvtx_range(profile: Profile, text: str) -> Part:
     if domain.null_count() < len(domain):
         suffix = ("@" + names.gather(domain.fill_null(0))).set(domain.is_null(), "")
         label = label + suffix
-    found = ranges.filter(label == wanted).sort("start_ns", maintain_order=True)
-    if at >= found.height:
-        which = f" with index {at}" if found.height else ""
+    instances = ranges.filter(label == wanted).sort("start_ns", maintain_order=True)
+    if at >= instances.height:
+        which = f" with index {at}" if instances.height else ""
         raise BadInput(f"no NVTX range {wanted!r}{which}", "write name[@domain][/index]; the domain is not optional")
-    row = found.row(at, named=True)
+    row = instances.row(at, named=True)
     pid = profile.ranks.filter(pl.col("rank") == row["rank"])["pid"][0]
     # nsys takes a range of the main thread for one of the whole process.
     return Part(row["start_ns"], row["end_ns"], row["rank"], tid=None if row["tid"] == pid else row["tid"])
@@ -94,5 +94,5 @@ def parse_span(text: str) -> tuple[int | None, int | None]:
         raise BadInput(f"--filter-time {text!r}: not a span", "write START/END, either may be left out, as in 1s/1.5s")
     low, high = (nanoseconds(side, "--filter-time") if side else None for side in (start, end))
     if low is not None and high is not None and low > high:
-        raise BadInput(f"--filter-time {text!r}: ends before it starts", "exchange the times")
+        raise BadInput(f"--filter-time {text!r}: ends before it starts", "swap the times")
     return low, high

@@ -29,26 +29,26 @@ class Projection:
 
 
 def project(view: View) -> Projection:
-    found = view.attribution
+    attribution = view.attribution
     ops = view.ops()
     call, op_start, op_end = ints(ops.with_columns(pl.col("call").fill_null(NONE)), "call", "start_ns", "end_ns")
-    n = len(found.nest.start)
+    n = len(attribution.nest.start)
     start, end = np.full(n, _NEVER), np.full(n, -_NEVER)
-    if found.proper:
-        innermost = found.of_ops(call)
+    if attribution.proper:
+        innermost = attribution.of_ops(call)
         inside = np.flatnonzero(innermost != NONE)
         row = innermost[inside]
         np.minimum.at(start, row, op_start[inside])
         np.maximum.at(end, row, op_end[inside])
-        count = np.bincount(found.innermost[found.innermost != NONE], minlength=n).astype(np.int64)
-        _upwards(found, start, end, count)
-        return Projection(start, end, count, Tree(found.nest.parent, found.depth))
+        count = np.bincount(attribution.innermost[attribution.innermost != NONE], minlength=n).astype(np.int64)
+        _upwards(attribution, start, end, count)
+        return Projection(start, end, count, Tree(attribution.nest.parent, attribution.depth))
     count = np.zeros(n, dtype=np.int64)
     launched = call != NONE
-    first, last = _per_call(call[launched], op_start[launched], op_end[launched], found.calls, view.calls.height)
-    for at, row in found.climb(found.innermost, found.call_end):
+    first, last = _per_call(call[launched], op_start[launched], op_end[launched], attribution.calls, view.calls.height)
+    for at, row in attribution.climb(attribution.innermost, attribution.call_end):
         _add(start, end, count, row, first[at], last[at], np.ones(len(at), np.int64))
-    return Projection(start, end, count, tree(found.nest))
+    return Projection(start, end, count, tree(attribution.nest))
 
 
 def _per_call(call: I64, start: I64, end: I64, calls: I64, n: int) -> tuple[I64, I64]:
@@ -91,13 +91,13 @@ def _frame(view: View, made: Projection) -> pl.DataFrame:
 def _sum(view: View, args: Args) -> pl.DataFrame:
     view.need("ops", "calls", "ranges")
     frame = _frame(view, project(view)).filter(pl.col("ops") > 0)
-    found = frame.group_by("label", "style").agg(
+    sums = frame.group_by("label", "style").agg(
         *moments("proj"), *(pl.col(c).sum() for c in ("duration", "ops", "level", "n_children"))
     )
-    found = Rows(found, {"label": view.labels}).decoded()
-    found = found.sort("total", "label", "style", descending=[True, False, False])
+    sums = Rows(sums, {"label": view.labels}).decoded()
+    sums = sums.sort("total", "label", "style", descending=[True, False, False])
     per_range = [round1(pl.col(c) / pl.col("n")).alias(f"{c}_avg") for c in ("ops", "level", "n_children")]
-    return found.select("label", "style", "total", "duration", "n", *five(), "ops", *per_range)
+    return sums.select("label", "style", "total", "duration", "n", *five(), "ops", *per_range)
 
 
 def _trace(view: View, args: Args) -> pl.DataFrame:

@@ -64,8 +64,8 @@ def all_rules() -> dict[str, Report]:
 def find(text: str, among: dict[str, Report], what: str = "report") -> tuple[Report, Args]:
     """`name[:argument…]`: the report and its arguments, unstated ones with their defaults."""
     name, *arguments = text.split(":")
-    known = ALIASES.get(name, name)
-    if known not in among:
-        raise BadInput(f"no {what} {name!r}", meant_of(known, among))
-    report = among[known]
+    full_name = ALIASES.get(name, name)
+    if full_name not in among:
+        raise BadInput(f"no {what} {name!r}", meant_of(full_name, among))
+    report = among[full_name]
     return report, report.parse(arguments)

@@ -84,16 +84,16 @@ def _api_sync(view: View, args: Args) -> pl.DataFrame:
 
 
 def _gaps(view: View, args: Args) -> pl.DataFrame:
-    found = gaps(view, args.number("gap"))
-    return top(found, args).select("row", "duration", "start_ns", "pid", "device", "context")
+    idle = gaps(view, args.number("gap"))
+    return top(idle, args).select("row", "duration", "start_ns", "pid", "device", "context")
 
 
 def _utilization(view: View, args: Args) -> pl.DataFrame:
     chunks = args.number("chunks")
     if not 1 <= chunks <= 1000:
         raise BadInput(f"gpu_time_util:chunks={chunks}", "give a number from 1 to 1000")
-    found = utilization(view, chunks, args.number("threshold"))
-    return top(found, args).select("row", "used", "duration", "start_ns", "pid", "device", "context")
+    used = utilization(view, chunks, args.number("threshold"))
+    return top(used, args).select("row", "used", "duration", "start_ns", "pid", "device", "context")
 
 
 _IDLE_ADVICE = (

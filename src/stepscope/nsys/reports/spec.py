@@ -95,7 +95,7 @@ class Rows:
         return frame.with_columns(
             texts.gather(frame[name].fill_null(0)).alias(name).set(frame[name].is_null(), None)
             if len(texts)
-            else pl.Series(name, [None] * frame.height, dtype=pl.String)
+            else pl.repeat(None, frame.height, dtype=pl.String, eager=True).alias(name)
             for name, texts in self.texts.items()
             if name in frame.columns
         )
@@ -119,13 +119,13 @@ class Report:
 
     def parse(self, texts: list[str]) -> Args:
         """Arguments as written after the name, each once, in any order."""
-        known = {a.name: a for a in (*self.args, *PART)}
-        args = Args({a.name: a.initial for a in known.values()})
+        declared = {a.name: a for a in (*self.args, *PART)}
+        args = Args({a.name: a.initial for a in declared.values()})
         for text in texts:
             name, _, value = text.partition("=")
-            if name not in known:
-                raise BadInput(f"{self.name}: no argument {name!r}", f"it takes {', '.join(known)}")
-            args[name] = _value(self.name, known[name], value if "=" in text else None)
+            if name not in declared:
+                raise BadInput(f"{self.name}: no argument {name!r}", f"it takes {', '.join(declared)}")
+            args[name] = _value(self.name, declared[name], value if "=" in text else None)
         return args
 
 

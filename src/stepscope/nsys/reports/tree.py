@@ -32,8 +32,8 @@ class Tree:
         return stacks
 
     def parent_numbers(self, number: I64) -> pl.Series:
-        found = pl.Series(number[self.parent.clip(0)] if len(self.parent) else number)
-        return found.set(pl.Series(self.parent == NONE), None)
+        parents = pl.Series(number[self.parent.clip(0)] if len(self.parent) else number)
+        return parents.set(pl.Series(self.parent == NONE), None)
 
     def children(self, of: Mask | None = None) -> I64:
         """How many children each range has, of those in the mask."""

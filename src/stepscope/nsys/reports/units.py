@@ -99,10 +99,10 @@ def parse_units(texts: Iterable[str], timeunit: str | None = None) -> Units:
 
 def time_unit(text: str) -> str:
     """`us`, `usec`, `micro` and so on: the first unit that begins so."""
-    found = [short for name, short in _TIME_UNITS.items() if text and name.startswith(text)]
-    if not found:
+    matching = [short for name, short in _TIME_UNITS.items() if text and name.startswith(text)]
+    if not matching:
         raise BadInput(f"--timeunit {text!r}: no such unit", f"one of {', '.join(_TIME_UNITS)}, or a beginning of it")
-    return found[0]
+    return matching[0]
 
 
 def texts(values: pl.Series, column: Column, units: Units) -> pl.Series:
@@ -128,6 +128,6 @@ def _each(values: pl.Series, text: Callable[[Any], str]) -> pl.Series:
     """`text` of every value, called once per distinct one: traces repeat sizes and durations."""
     distinct = values.unique()
     made = pl.Series([None if v is None else text(v) for v in distinct.to_list()], dtype=pl.String)
-    known = pl.DataFrame({"value": distinct, "text": made})
+    texts = pl.DataFrame({"value": distinct, "text": made})
     frame = pl.DataFrame({"value": values})
-    return frame.join(known, on="value", how="left", nulls_equal=True, maintain_order="left")["text"].alias(values.name)
+    return frame.join(texts, on="value", how="left", nulls_equal=True, maintain_order="left")["text"].alias(values.name)

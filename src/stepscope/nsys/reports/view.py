@@ -153,7 +153,7 @@ class View:
 
     def _text(self, ids: pl.Series) -> pl.Series:
         if len(self.names) == 0:
-            return pl.Series(ids.name, [None] * len(ids), dtype=pl.String)
+            return pl.repeat(None, len(ids), dtype=pl.String, eager=True).alias(ids.name)
         return self.names.gather(ids.fill_null(0)).set(ids.is_null(), None)
 
     @cached_property
@@ -177,9 +177,9 @@ class View:
 def coded(texts: pl.Series) -> tuple[pl.Series, pl.Series]:
     """(distinct texts, code of each)."""
     distinct = texts.unique(maintain_order=True)
-    known = pl.DataFrame({"text": distinct, "code": np.arange(len(distinct), dtype=np.uint32)})
-    found = pl.DataFrame({"text": texts}).join(known, on="text", how="left", nulls_equal=True, maintain_order="left")
-    return distinct, found["code"]
+    codes = pl.DataFrame({"text": distinct, "code": np.arange(len(distinct), dtype=np.uint32)})
+    coded = pl.DataFrame({"text": texts}).join(codes, on="text", how="left", nulls_equal=True, maintain_order="left")
+    return distinct, coded["code"]
 
 
 def ints(frame: pl.DataFrame, *columns: str) -> list[I64]:

@@ -6,7 +6,7 @@ parser.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -15,7 +15,10 @@ from stepscope.render.html.shell import bundled, page
 from stepscope.render.inert import escape, shown_json
 from stepscope.render.json import plain
 from stepscope.report.gather import Report
-from stepscope.report.part import Part
+from stepscope.report.messages.page import MissingPart, Parts, TimelineData
+from stepscope.report.messages.page import Report as Data
+from stepscope.report.messages.shared import NoteData
+from stepscope.report.sections import findings
 
 #: For a browser's window, and whoever reads the file without one.
 _NO_SCRIPT = (
@@ -53,28 +56,18 @@ def _statement(report: Report) -> str | None:
     return str(statement) if statement else None
 
 
-def _data(report: Report) -> dict[str, Any]:
-    concluded = report.findings
-    return {
-        "source": report.source,
-        "command": report.command,
-        "version": report.version,
-        "ranks": report.ranks,
-        "findings": _part(concluded, rows=_placed(report, concluded)) if concluded is not None else None,
-        "parts": {p.id: _part(p) for p in (report.breakdown, *report.parts)},
-        "timeline": _part(report.timeline.part) if report.timeline is not None else None,
-        "missing": [{"title": m.title, "why": m.why} for m in report.missing],
-        "notes": [n.data() for n in sorted(report.notes, key=_weight)],
-    }
-
-
-def _part(part: Part, **replaced: Any) -> dict[str, Any]:
-    return {"title": part.title, "command": part.command, "windows": part.windows, **part.data, **replaced}
-
-
-def _placed(report: Report, concluded: Part) -> list[dict[str, Any]]:
-    """Findings with the places they name on the timeline's scale; none where there is no timeline."""
-    if report.timeline is None:
-        return [{**row, "where": []} for row in concluded.data["rows"]]
-    placed = report.timeline.placed
-    return [{**row, "where": [p for w in row["where"] if (p := placed(w))]} for row in concluded.data["rows"]]
+def _data(report: Report) -> Data:
+    concluded, drawing = report.findings, report.timeline
+    place = drawing.placed if drawing is not None else lambda where: None
+    parts = {p.id: p.shown() for p in (report.breakdown, *report.parts)}
+    return Data(
+        source=report.source,
+        command=report.command,
+        version=report.version,
+        ranks=report.ranks,
+        findings=findings.placed_at(concluded, place) if concluded is not None else None,
+        parts=cast("Parts", parts),
+        timeline=cast("TimelineData", drawing.part.shown()) if drawing is not None else None,
+        missing=[MissingPart(title=m.title, why=m.why) for m in report.missing],
+        notes=[cast("NoteData", n.data()) for n in sorted(report.notes, key=_weight)],
+    )

@@ -6,6 +6,8 @@ from typing import Any
 
 from stepscope.errors import CannotAnswer
 from stepscope.report.asker import Asker
+from stepscope.report.messages.shared import RankSums, rows_of
+from stepscope.report.messages.step import BreakdownData, BreakdownRow
 from stepscope.report.part import Part, part
 
 TITLE = "Where the step went"
@@ -17,6 +19,7 @@ CAUSE_NAMES = {
     "alloc": "allocator",
     "load": "module load",
     "api": "other CUDA call",
+    "gil": "host waits for Python's lock",
     "queue": "queued",
     "tail": "after the last op",
     "unlinked": "launch not recorded",
@@ -26,16 +29,16 @@ CAUSE_NAMES = {
 def make(asker: Asker) -> Part:
     answer = asker.ask("breakdown")
     causes, cause_command = _causes(asker)
-    rows = [{**row, "causes": causes.get(row["rank"], {})} for row in answer.rows.to_dicts()]
     return part(
         "breakdown",
         TITLE,
         asker.command("breakdown"),
         answer,
-        rows=rows,
-        summary=answer.summary,
-        causes=list(CAUSE_NAMES.items()),
-        cause_command=cause_command,
+        BreakdownData(
+            rows=[BreakdownRow(**row, causes=causes.get(row["rank"], {})) for row in rows_of(RankSums, answer.rows)],
+            causes=list(CAUSE_NAMES.items()),
+            cause_command=cause_command,
+        ),
     )
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import polars as pl
 
 from stepscope.report.asker import Asker
+from stepscope.report.messages.further import CollectivesData, CollectivesRow
+from stepscope.report.messages.shared import rows_of
 from stepscope.report.part import Part, part
 
 TITLE = "Collectives"
@@ -20,7 +22,8 @@ def make(asker: Asker) -> Part:
         TITLE,
         asker.command("collectives", by="group"),
         answer,
-        rows=rows.head(MOST).to_dicts(),
-        left_out=max(0, rows.height - MOST),
-        summary=answer.summary,
+        CollectivesData(
+            rows=rows_of(CollectivesRow, rows.head(MOST)),
+            left_out=max(0, rows.height - MOST),
+        ),
     )

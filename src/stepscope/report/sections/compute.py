@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import polars as pl
 
 from stepscope.model.result import Result
 from stepscope.model.statement import STATEMENT
 from stepscope.report.asker import Asker
+from stepscope.report.messages.shared import rows_of
+from stepscope.report.messages.step import ComputeData, LossRow, WorkGroup
 from stepscope.report.part import Part, part
 
 TITLE = "What stands between the step and the hardware"
@@ -24,22 +24,24 @@ def make(asker: Asker) -> Part:
         TITLE,
         asker.command("compute", by="budget"),
         answer,
-        rows=_losses(answer),
-        ranks=len(answer.summary["total"]),
-        groups=groups[:_MOST],
-        left_out=max(0, len(groups) - _MOST),
-        group_command=asker.command("compute"),
-        statement=answer.summary[STATEMENT],
+        ComputeData(
+            rows=_losses(answer),
+            ranks=len(answer.summary["total"]),
+            groups=groups[:_MOST],
+            left_out=max(0, len(groups) - _MOST),
+            group_command=asker.command("compute"),
+            statement=answer.summary[STATEMENT],
+        ),
     )
 
 
-def _losses(answer: Result) -> list[dict[str, Any]]:
+def _losses(answer: Result) -> list[LossRow]:
     """Rows of all ranks together, in the order of the budget."""
     table = answer.rows.group_by("loss", "what", maintain_order=True).agg(pl.col("total_ns").sum())
-    return table.with_columns(share_pct=100.0 * pl.col("total_ns") / pl.col("total_ns").sum()).to_dicts()
+    return rows_of(LossRow, table.with_columns(share_pct=100.0 * pl.col("total_ns") / pl.col("total_ns").sum()))
 
 
-def _groups(answer: Result) -> list[dict[str, Any]]:
+def _groups(answer: Result) -> list[WorkGroup]:
     """Groups of all ranks together, the longest first."""
     figures = ("n", "total_ns", "good_ns", "flops", "moved_bytes")
     table = (
@@ -51,4 +53,4 @@ def _groups(answer: Result) -> list[dict[str, Any]]:
         )
         .sort("total_ns", "part", "phase", descending=[True, False, False])
     )
-    return table.to_dicts()
+    return rows_of(WorkGroup, table)

@@ -8,6 +8,8 @@ import polars as pl
 
 from stepscope.model.statement import STATEMENT
 from stepscope.report.asker import Asker
+from stepscope.report.messages.further import MemoryData, MemoryDevice, MemoryFrame, MemoryTime
+from stepscope.report.messages.shared import rows_of
 from stepscope.report.part import Part, part
 
 TITLE = "Memory"
@@ -45,18 +47,21 @@ def make(asker: Asker) -> Part:
         TITLE,
         asker.command("memory"),
         answer,
-        kinds=[(name, colour) for name, colour in KINDS.items() if name in there],
-        devices=[
-            _device(answer.rows, peak) for peak in sorted(peaks[:_MOST_RANKS], key=lambda p: (p["rank"], p["device"]))
-        ],
-        left_out=len(devices) - len(shown),
-        drawn={"rank": devices[0][0], "device": devices[0][1]},
-        time=_picture(_of(over_time, *devices[0])),
-        frames=_of(frames, *devices[0]).head(_MOST_FRAMES).to_dicts(),
-        frames_left_out=max(0, _of(frames, *devices[0]).height - _MOST_FRAMES),
-        frame_command=asker.command("memory", by="frame"),
-        time_command=asker.command("memory", by="time"),
-        statement=answer.summary[STATEMENT],
+        MemoryData(
+            kinds=[(name, colour) for name, colour in KINDS.items() if name in there],
+            devices=[
+                _device(answer.rows, peak)
+                for peak in sorted(peaks[:_MOST_RANKS], key=lambda p: (p["rank"], p["device"]))
+            ],
+            left_out=len(devices) - len(shown),
+            drawn={"rank": devices[0][0], "device": devices[0][1]},
+            time=_picture(_of(over_time, *devices[0])),
+            frames=rows_of(MemoryFrame, _of(frames, *devices[0]).head(_MOST_FRAMES)),
+            frames_left_out=max(0, _of(frames, *devices[0]).height - _MOST_FRAMES),
+            frame_command=asker.command("memory", by="frame"),
+            time_command=asker.command("memory", by="time"),
+            statement=answer.summary[STATEMENT],
+        ),
     )
 
 
@@ -64,13 +69,20 @@ def _of(rows: pl.DataFrame, rank: int, device: int) -> pl.DataFrame:
     return rows.filter((pl.col("rank") == rank) & (pl.col("device") == device))
 
 
-def _device(rows: pl.DataFrame, peak: dict[str, Any]) -> dict[str, Any]:
+def _device(rows: pl.DataFrame, peak: dict[str, Any]) -> MemoryDevice:
     """A device at its peak: name, colour and bytes of every part that is there."""
     held = {r["part"]: r["bytes"] for r in _of(rows, peak["rank"], peak["device"]).select("part", "bytes").to_dicts()}
-    return {**peak, "parts": [(name, colour, held[name]) for name, colour in KINDS.items() if held.get(name)]}
+    return MemoryDevice(
+        rank=peak["rank"],
+        device=peak["device"],
+        phase=peak["phase"],
+        reserved_bytes=peak["reserved_bytes"],
+        allocated_bytes=peak["allocated_bytes"],
+        parts=[(name, colour, held[name]) for name, colour in KINDS.items() if held.get(name)],
+    )
 
 
-def _picture(rows: pl.DataFrame) -> dict[str, Any]:
+def _picture(rows: pl.DataFrame) -> MemoryTime:
     """The parts over time: those that are ever there."""
     columns = {name: f"{name.replace(' ', '_')}_bytes" for name in KINDS}
     there = [name for name, column in columns.items() if column in rows.columns and (rows[column] > 0).any()]

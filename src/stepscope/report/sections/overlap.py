@@ -7,6 +7,8 @@ import polars as pl
 from stepscope.derive.rank.data import NO_STAGE
 from stepscope.model.result import Result
 from stepscope.report.asker import Asker
+from stepscope.report.messages.shared import rows_of
+from stepscope.report.messages.step import OverlapData, OverlapRow
 from stepscope.report.part import Part, part
 
 TITLE = "Is communication hidden?"
@@ -18,10 +20,12 @@ def make(asker: Asker) -> Part:
     if set(answer.rows["stage"].to_list()) <= {NO_STAGE}:
         by = "purpose"
         answer = asker.ask("overlap", by=by)
-    return part("overlap", TITLE, asker.command("overlap", by=by), answer, by=by, rows=_over_ranks(answer, by))
+    return part(
+        "overlap", TITLE, asker.command("overlap", by=by), answer, OverlapData(by=by, rows=_over_ranks(answer, by))
+    )
 
 
-def _over_ranks(answer: Result, by: str) -> list[dict[str, object]]:
+def _over_ranks(answer: Result, by: str) -> list[OverlapRow]:
     """The rows of all ranks as one per stage: sums, and the share that each rank hides."""
     sums = [pl.col(c).sum() for c in ("n", "comm_ns", "exposed_ns", "barrier_ns")]
     hidden = 100.0 * (1 - pl.col("exposed_ns") / pl.col("comm_ns"))
@@ -32,4 +36,4 @@ def _over_ranks(answer: Result, by: str) -> list[dict[str, object]]:
         .rename({by: "key"})
         .sort(pl.col("key") == NO_STAGE, "key")
     )
-    return table.to_dicts()
+    return rows_of(OverlapRow, table)

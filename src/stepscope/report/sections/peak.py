@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import polars as pl
 
 from stepscope.model.result import Result
 from stepscope.model.statement import STATEMENT
 from stepscope.report.asker import Asker
+from stepscope.report.messages.further import PeakData, PeakRow, PeakTerm
+from stepscope.report.messages.shared import rows_of
 from stepscope.report.part import Part, part
 
 TITLE = "How much of the peak is used"
@@ -24,15 +24,17 @@ def make(asker: Asker) -> Part:
         TITLE,
         asker.command("mfu"),
         answer,
-        rows=answer.rows.to_dicts(),
-        terms=terms[:_MOST],
-        left_out=max(0, len(terms) - _MOST),
-        term_command=asker.command("mfu", by="term"),
-        statement=answer.summary[STATEMENT],
+        PeakData(
+            rows=rows_of(PeakRow, answer.rows),
+            terms=terms[:_MOST],
+            left_out=max(0, len(terms) - _MOST),
+            term_command=asker.command("mfu", by="term"),
+            statement=answer.summary[STATEMENT],
+        ),
     )
 
 
-def _terms(answer: Result) -> list[dict[str, Any]]:
+def _terms(answer: Result) -> list[PeakTerm]:
     """Terms of all ranks together, the largest first."""
     rate = pl.col("peak_tflops")
     reached = 0.1 * pl.col("hardware_flops") / pl.col("gpu_ns") / rate
@@ -45,4 +47,4 @@ def _terms(answer: Result) -> list[dict[str, Any]]:
         )
         .sort("hardware_flops", descending=True, maintain_order=True)
     )
-    return table.to_dicts()
+    return rows_of(PeakTerm, table)

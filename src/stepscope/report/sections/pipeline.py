@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import polars as pl
 
 from stepscope.derive.comm.common_clock import Line
 from stepscope.report.asker import Asker
+from stepscope.report.messages.further import Chunk, PipelineData, PipelineRank, PipelineSummary
+from stepscope.report.messages.shared import rows_of
 from stepscope.report.part import Part, part
-from stepscope.report.scale import drawn
+from stepscope.timeline.scale import drawn
 
 TITLE = "Pipeline"
 #: Lines of the chart; beyond, one rank of every stage stands for all.
@@ -38,10 +42,12 @@ def make(asker: Asker, by_rank: dict[int, Line]) -> Part:
         TITLE,
         asker.command("pipeline", by="chunk"),
         bubbles,
-        kinds=list(KIND_NAMES.items()),
-        chunks=chunks.select(kept).to_dicts(),
-        ranks=shown.to_dicts(),
-        left_out=ranks.height - shown.height,
-        rank_command=asker.command("pipeline", by="rank"),
-        summary=bubbles.summary,
+        PipelineData(
+            kinds=list(KIND_NAMES.items()),
+            chunks=rows_of(Chunk, chunks.select(kept)),
+            ranks=rows_of(PipelineRank, shown),
+            left_out=ranks.height - shown.height,
+            rank_command=asker.command("pipeline", by="rank"),
+            summary=cast("PipelineSummary", bubbles.summary),
+        ),
     )

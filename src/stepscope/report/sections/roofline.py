@@ -5,6 +5,8 @@ from __future__ import annotations
 from stepscope.model.result import Result
 from stepscope.model.statement import STATEMENT
 from stepscope.report.asker import Asker
+from stepscope.report.messages.further import RooflineData, RooflineKernel
+from stepscope.report.messages.shared import rows_of
 from stepscope.report.part import Part, part
 
 TITLE = "How near the measured kernels are to their roofs"
@@ -24,14 +26,16 @@ def wanted(sources: Result) -> bool:
 def make(asker: Asker) -> Part:
     answer = asker.ask("roofline")
     table = answer.rows.sort("total_ns", descending=True, nulls_last=True, maintain_order=True)
-    rows = table.select(_SHOWN).to_dicts()
+    rows = rows_of(RooflineKernel, table.select(_SHOWN))
     return part(
         "roofline",
         TITLE,
         asker.command("roofline"),
         answer,
-        rows=rows[:_MOST],
-        left_out=max(0, len(rows) - _MOST),
-        roofs=answer.summary["roofs"],
-        statement=answer.summary[STATEMENT],
+        RooflineData(
+            rows=rows[:_MOST],
+            left_out=max(0, len(rows) - _MOST),
+            roofs=answer.summary["roofs"],
+            statement=answer.summary[STATEMENT],
+        ),
     )

@@ -6,6 +6,8 @@ import polars as pl
 
 from stepscope.errors import StepscopeError
 from stepscope.report.asker import Asker
+from stepscope.report.messages.shared import rows_of
+from stepscope.report.messages.step import StepRow, StepsData
 from stepscope.report.part import Part, part
 
 TITLE = "All steps"
@@ -37,10 +39,12 @@ def make(asker: Asker) -> Part:
         TITLE,
         asker.command("run", by="step"),
         answer,
-        rows=kept.to_dicts(),
-        left_out=table.height - kept.height,
-        statement=str(asker.ask("run").summary["statement"]),
-        look=asker.command("breakdown"),
+        StepsData(
+            rows=rows_of(StepRow, kept),
+            left_out=table.height - kept.height,
+            statement=str(asker.ask("run").summary["statement"]),
+            look=asker.command("breakdown"),
+        ),
     )
     made.windows[:] = ["the whole capture, mean over ranks; what lies between steps is on top"]
     return made

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from stepscope.report.asker import Asker
+from stepscope.report.messages.further import StragglersData, StragglersRow
+from stepscope.report.messages.shared import rows_of
 from stepscope.report.part import Part, part
 
 TITLE = "Who makes whom wait"
@@ -17,9 +19,10 @@ def make(asker: Asker) -> Part:
         TITLE,
         asker.command("stragglers"),
         answer,
-        rows=answer.rows.head(MOST).to_dicts(),
-        left_out=max(0, answer.rows.height - MOST),
-        summary=answer.summary,
+        StragglersData(
+            rows=rows_of(StragglersRow, answer.rows.head(MOST)),
+            left_out=max(0, answer.rows.height - MOST),
+        ),
     )
     made.windows.append("the whole capture: blame is followed over all its steps")
     return made

@@ -9,13 +9,16 @@ from typing import Any
 from stepscope.errors import BadInput, meant_of
 from stepscope.simulate.hang.job import Program
 
-#: By class, what was planted. `skip` and `order` are both a mismatched order.
+#: By class, what was planted: of orders two calls that changed places, one left out, one too many, and a step that ends
+#: early, as where the data of a rank ran out.
 CLASSES = {
     "host": "host-stopped",
     "gpu": "gpu-stopped",
     "link": "link-dead",
     "order": "mismatch-order",
     "skip": "mismatch-order",
+    "extra": "mismatch-order",
+    "short": "mismatch-order",
     "size": "mismatch-size",
     "type": "mismatch-type",
     "group": "mismatch-group",
@@ -84,7 +87,16 @@ def placed(made: Program, fault: HangFault, random: Random) -> HangFault | None:
     if at >= len(calls):
         raise BadInput(f"--hang: rank {rank} has no call {at}", f"it makes {len(calls)}")
     fault = replace(fault, rank=rank, call=at)
-    plant = {"order": _order, "skip": _skip, "size": _size, "type": _type, "group": _group, "deadlock": _deadlock}
+    plant = {
+        "order": _order,
+        "skip": _skip,
+        "extra": _extra,
+        "short": _short,
+        "size": _size,
+        "type": _type,
+        "group": _group,
+        "deadlock": _deadlock,
+    }
     return fault if fault.name not in plant or plant[fault.name](made, rank, at) else None
 
 
@@ -106,6 +118,26 @@ def _skip(made: Program, rank: int, at: int) -> bool:
     if made.calls[rank][at].pairs:
         return False
     del made.calls[rank][at]
+    return True
+
+
+def _extra(made: Program, rank: int, at: int) -> bool:
+    """A call of another place of the program, too: a metric that one rank alone reduces."""
+    calls = made.calls[rank]
+    others = [c for c in calls[: at + 1] if not c.pairs and c.site != calls[at].site]
+    if calls[at].pairs or not others:
+        return False
+    calls.insert(at, replace(others[-1], step=calls[at].step))
+    return True
+
+
+def _short(made: Program, rank: int, at: int) -> bool:
+    """The rest of the step is left out, and the next one begins."""
+    calls = made.calls[rank]
+    end = next((n for n in range(at, len(calls)) if calls[n].step != calls[at].step), len(calls))
+    if any(call.pairs for call in calls[at:end]) or end == len(calls) or end - at < 2:
+        return False
+    del calls[at:end]
     return True
 
 
@@ -132,7 +164,7 @@ def _type(made: Program, rank: int, at: int) -> bool:
 def _group(made: Program, rank: int, at: int) -> bool:
     """The call goes to another group of the rank."""
     call = made.calls[rank][at]
-    own = [made.of[axis][rank] for axis in ("tp", "ep", "dp", "all")]
+    own = [numbers[rank] for axis, numbers in made.of.items() if axis != "pp"]
     others = [group for group in own if group >= 0 and group != call.group]
     if call.pairs or not others:
         return False

@@ -14,7 +14,8 @@ _MOST_RANKS = 1 << 16
 
 @dataclass(frozen=True)
 class HangJob:
-    """Sizes of the job; `buffer` is the recorder's ring, `missing` ranks leave no dump."""
+    """Sizes of the job; `buffer` is the recorder's ring, `missing` ranks that are innocent leave no dump, and neither
+    does the culprit where it is lost. `recorders`: other libraries' recorders are dumped, too."""
 
     tp: int = 2
     pp: int = 2
@@ -27,11 +28,13 @@ class HangJob:
     jitter: float = 0.1
     buffer: int = 2000
     missing: int = 0
+    culprit_lost: bool = False
     timing: bool = True
     batched: bool = False
     shared_names: bool = False
     version: str = "2.10"
     backend: str = "nccl"
+    recorders: bool = False
 
     def __post_init__(self) -> None:
         if min(self.tp, self.pp, self.dp, self.ep, self.layers, self.micro_batches, self.steps, self.buffer) < 1:
@@ -48,18 +51,21 @@ class HangJob:
 
 @dataclass(frozen=True)
 class SimGroup:
-    """A process group: its number among all, its name, what it is for, its ranks."""
+    """A process group: its number among all, its name, what it is for, its ranks, and its library where that is not the
+    job's."""
 
     number: int
     name: str
     purpose: str
     members: tuple[int, ...]
+    backend: str = ""
 
 
 @dataclass
 class Call:
     """One call of a rank. `chain`: what follows on the GPU waits for it; `joins`: it waits for all that is under way;
-    `sync`: the host waits for it. `pairs` are (source, target) of a batch of sends and receives."""
+    `sync`: the host waits for it. `pairs` are (source, target) of a batch of sends and receives; of an
+    `exchange` they go both ways."""
 
     group: int
     kind: str

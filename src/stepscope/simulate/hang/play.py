@@ -15,6 +15,8 @@ from stepscope.simulate.hang.faults import HangFault
 from stepscope.simulate.hang.job import Call, Program
 
 NEVER = 1 << 62
+#: Calls in which every rank may have a size of its own.
+UNEVEN = ("all_to_all", "gather", "scatter")
 _HOST_NS = 40_000
 _TRANSFER_NS = 1_500_000
 
@@ -68,14 +70,16 @@ class _Engine:
         pair_counts: dict[tuple[int, int, int], int] = defaultdict(int)
         pairs: list[list[tuple[int, ...]]] = []
         for n, call in enumerate(calls):
-            own = {m for m in (chain, last.get(call.group, -1)) if m >= 0} if not call.pairs else {chain} - {-1}
+            hosted = bool(self.made.groups[call.group].backend)
+            own = {chain} if call.pairs else {last.get(call.group, -1)} if hosted else {chain, last.get(call.group, -1)}
+            own.discard(-1)
             if call.joins:
                 own |= set(under_way)
                 under_way = []
             needs.append(sorted(own))
             if call.chain:
                 chain = n
-            else:
+            elif not hosted:
                 under_way.append(n)
             if not call.pairs:
                 last[call.group] = n
@@ -121,9 +125,9 @@ class _Engine:
     def begin(self, rank: int, n: int) -> None:
         if self.began[rank][n] != NEVER or self.enqueued[rank][n] == NEVER or self.left[rank][n]:
             return
-        if self._stopped(rank, n, "gpu"):
-            return
         call = self.made.calls[rank][n]
+        if self._stopped(rank, n, "gpu") and not self.made.groups[call.group].backend:
+            return
         before = max((self.ended[rank][m] for m in self.needs[rank][n]), default=0)
         self.began[rank][n] = max(self.enqueued[rank][n], before) + call.compute_ns
         if call.pairs:
@@ -149,7 +153,7 @@ class _Engine:
         first = calls[0]
         if any((c.kind, c.dtype) != (first.kind, first.dtype) for c in calls):
             return
-        if first.kind != "all_to_all" and any((c.elements, c.out) != (first.elements, first.out) for c in calls):
+        if first.kind not in UNEVEN and any((c.elements, c.out) != (first.elements, first.out) for c in calls):
             return
         self._finish(members, members)
 

@@ -20,8 +20,8 @@ _BELOW = (("wrapper", "torch/distributed/c10d_logger.py", 83),)
 _ABOVE = (("train", "trainer.py", 140), ("main", "train.py", 31))
 
 
-def dump_of(made: Program, played: Played, rank: int, dumped_ns: int) -> dict[str, Any]:
-    """The dump of a rank at a time of the job."""
+def dump_of(made: Program, played: Played, rank: int, dumped_ns: int, backend: str = "") -> dict[str, Any]:
+    """The dump of a rank at a time of the job, by the recorder of the job's library or of `backend`."""
     job = made.job
     random = Random(f"{job.seed} clock {rank // 8}")
     clock = EPOCH_NS + random.randrange(-2_000_000, 2_000_000)
@@ -29,13 +29,16 @@ def dump_of(made: Program, played: Played, rank: int, dumped_ns: int) -> dict[st
     entries: list[dict[str, Any]] = []
     record = 0
     op_ids: dict[int, int] = {}
+    here = {g.number for g in made.groups if g.backend == backend}
     for n in range(count):
+        if made.calls[rank][n].group not in here:
+            continue
         for entry in _entries(made, played, rank, n, dumped_ns, clock):
             group = entry["pg_id"]
             op_ids[group] = entry["op_id"] = op_ids.get(group, 0) + 1
             entries.append({**entry, "record_id": record})
             record += 1
-    own = [group for group in made.groups if rank in group.members]
+    own = [group for group in made.groups if rank in group.members and group.number in here]
     config = {g.name: {"name": g.name, "desc": g.purpose, "ranks": str(list(g.members))} for g in own}
     status = {str(g.number): _status(made, played, rank, g.number, count, dumped_ns) for g in own}
     head: dict[str, Any] = {"version": job.version, "pg_config": config}
@@ -87,21 +90,27 @@ def _entries(made: Program, played: Played, rank: int, n: int, now: int, clock: 
     tail = {"retired": ended <= now, "timeout_ms": _TIMEOUT_MS, "is_p2p": bool(call.pairs)}
     created = {"time_created_ns": clock + played.enqueued[rank][n]}
     done = {"state": state, **times, **tail}
-    if not call.pairs or not job.batched:
-        name = {"profiling_name": _name(job, call, call.pairs[0] if call.pairs else None)}
+    place = group.members.index(rank) if call.pairs else 0
+    if group.backend:  # without events: that a call is over says that it was retired
+        unseen = {"state": "scheduled", "time_discovered_started_ns": None, "time_discovered_completed_ns": None}
+        took, done = {}, {**unseen, **tail}
+    if len(call.pairs) < 2 and not (call.pairs and job.batched):
+        name = {"profiling_name": _name(group.backend or job.backend, call, place)}
         return [{**where, **name, **created, **took, **_sizes(call), **done}]
     nothing = {"state": "scheduled", "time_discovered_started_ns": None, "time_discovered_completed_ns": None}
     inside = {**nothing, **tail, "retired": False}
-    rows = [{**where, "profiling_name": _name(job, call, p), **created, **_sizes(call), **inside} for p in call.pairs]
+    names = [_name(job.backend, call, place, n) for n in range(len(call.pairs))]
+    rows = [{**where, "profiling_name": name, **created, **_sizes(call), **inside} for name in names]
     closing: dict[str, Any] = {"input_sizes": [], "input_dtypes": [], "output_sizes": [], "output_dtypes": []}
     return [*rows, {**where, "profiling_name": f"{job.backend}:coalesced", **created, **took, **closing, **done}]
 
 
-def _name(job: HangJob, call: Call, pair: tuple[int, int] | None) -> str:
-    if pair is None:
-        return f"{job.backend}:{call.kind}"
-    ends = f"{pair[0]}->{pair[1]}" if call.kind == "send" else f"{pair[1]}<-{pair[0]}"
-    return f"{job.backend}:{call.kind} {ends}"
+def _name(backend: str, call: Call, place: int, n: int = 0) -> str:
+    """`place` is that of the rank in the group."""
+    if not call.pairs:
+        return f"{backend}:{call.kind}"
+    source, target = call.pairs[n]
+    return f"{backend}:send {source}->{target}" if source == place else f"{backend}:recv {target}<-{source}"
 
 
 def _sizes(call: Call) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from random import Random
@@ -41,6 +42,8 @@ class Hang:
         gone = set(self.culprits) if fault.name == "crash" else set()
         if fault.name == "oom" and random.random() < 0.5:
             gone = set(self.culprits)
+        if job.culprit_lost:
+            gone |= set(self.culprits[:1])
         innocent = [rank for rank in range(job.world) if rank not in self.culprits]
         gone |= set(random.sample(innocent, min(job.missing, max(0, len(innocent) - 2))))
         self.missing = sorted(gone)
@@ -60,19 +63,22 @@ class Hang:
             "job": asdict(self.made.job),
         }
 
-    def dumps(self) -> dict[int, dict[str, Any]]:
+    def dumps(self, backend: str = "") -> dict[int, dict[str, Any]]:
         """By rank, what its recorder held."""
-        world = range(self.made.job.world)
-        return {r: dump_of(self.made, self.played, r, self.dumped_ns[r]) for r in world if r not in self.missing}
+        there = [r for r in range(self.made.job.world) if r not in self.missing]
+        return {r: dump_of(self.made, self.played, r, self.dumped_ns[r], backend) for r in there}
 
     def write(self, folder: Path, formats: tuple[str, ...] = ("pickle",)) -> list[Path]:
         """Dumps, logs and the truth."""
         folder.mkdir(parents=True, exist_ok=True)
         written = []
-        for rank, dump in self.dumps().items():
+        named = [(f"nccl_trace_rank_{rank}", rank, dump) for rank, dump in self.dumps().items()]
+        for backend in sorted({group.backend for group in self.made.groups} - {""}) if self.made.job.recorders else ():
+            named += [(f"{backend}_trace_rank_{rank}", rank, dump) for rank, dump in self.dumps(backend).items()]
+        for name, rank, dump in named:
             for format in formats:
                 data = pickled(dump) if format == "pickle" else as_json(dump)
-                path = folder / (f"nccl_trace_rank_{rank}" + (".json" if format == "json" else ""))
+                path = folder / (name + (".json" if format == "json" else ""))
                 whole.write(path, [data])
                 when = EPOCH_NS + self.dumped_ns[rank]
                 os.utime(path, ns=(when, when))
@@ -96,11 +102,11 @@ def as_json(dump: dict[str, Any]) -> bytes:
     return msgspec.json.encode({**dump, "entries": entries, "pg_status": status})
 
 
-def simulate_hang(job: HangJob, fault: HangFault) -> Hang:
-    """Play the job with the fault; where the draw does not make it hang, draw again."""
+def simulate_hang(job: HangJob, fault: HangFault, write: Callable[[HangJob], Program] = program) -> Hang:
+    """Play the job with the fault; where the draw does not make it hang, draw again. `write` writes its program."""
     random = Random(f"{job.seed} fault")
     for _ in range(_TRIES):
-        made = program(job)
+        made = write(job)
         planted = placed(made, fault, random)
         if planted is None:
             continue

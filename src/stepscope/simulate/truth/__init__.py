@@ -22,7 +22,7 @@ from stepscope import progress
 from stepscope.simulate.programs import execute as engine
 from stepscope.simulate.programs.assemble import clock
 from stepscope.simulate.programs.execute import Job
-from stepscope.simulate.truth.facts import Facts
+from stepscope.simulate.truth.facts import Facts, Rows
 from stepscope.simulate.truth.idle import cause_rows, idle_rows
 from stepscope.simulate.truth.meetings import Meetings
 from stepscope.simulate.truth.onerank import (
@@ -34,17 +34,14 @@ from stepscope.simulate.truth.onerank import (
     stream_rows,
 )
 from stepscope.simulate.truth.path import path_rows
-from stepscope.simulate.truth.pipeline import bubble_row
+from stepscope.simulate.truth.pipeline import bubble_row, item_rows
 from stepscope.simulate.truth.stragglers import hit, straggler_rows
-from stepscope.simulate.truth.two_stage import item_rows
 from stepscope.simulate.truth.windows import Span, chunk, iteration_rows, median_step, steps, window_row
 
 SCHEMA = "stepscope-truth/1"
 GPU = "NVIDIA H200"
 #: Rows of one command that are kept.
 MOST_ROWS = 50_000
-
-Rows = list[dict[str, Any]]
 
 
 def truth(job: Job) -> dict[str, Any]:

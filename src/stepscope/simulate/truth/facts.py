@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,9 @@ from stepscope.simulate.trace.trace import DOMAIN_DEFAULT, I64, KERNEL
 
 COMPUTE, COMM, COPY = 0, 1, 2
 NO_STAGE = "(no stage)"
+#: Rows of a table of the truth, as JSON has them; what they are compared with declares its columns.
+Row = dict[str, Any]
+Rows = list[Row]
 Mask = npt.NDArray[np.bool_]
 _STAGE = re.compile(r"stage[1-5]_[fbw]")
 

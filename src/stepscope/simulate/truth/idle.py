@@ -7,12 +7,10 @@ A row's call is the one that covers it longest. From the launch on the op is que
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from stepscope.simulate.trace.trace import I64
-from stepscope.simulate.truth.facts import Facts, edges_of
+from stepscope.simulate.truth.facts import Facts, Row, Rows, edges_of
 from stepscope.simulate.truth.onerank import Partition
 
 _CAUSE = {
@@ -24,7 +22,7 @@ _CAUSE = {
 _HOST = "host"
 
 
-def idle_rows(f: Facts, p: Partition) -> list[dict[str, Any]]:
+def idle_rows(f: Facts, p: Partition) -> Rows:
     """Rows of `idle`, in order of time."""
     edges = p.edges
     first = np.flatnonzero(p.idle & ~np.concatenate([[False], p.idle[:-1]]))
@@ -43,7 +41,7 @@ def idle_rows(f: Facts, p: Partition) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: int(row["gap_start_ns"]))
 
 
-def _row(f: Facts, start: int, end: int, cause: str, within: int, call: int, op: int) -> dict[str, Any]:
+def _row(f: Facts, start: int, end: int, cause: str, within: int, call: int, op: int) -> Row:
     return {
         **f.who,
         "gap_start_ns": start,
@@ -55,7 +53,7 @@ def _row(f: Facts, start: int, end: int, cause: str, within: int, call: int, op:
     }
 
 
-def _queued(f: Facts, start: I64, end: I64, op: I64) -> list[dict[str, Any]]:
+def _queued(f: Facts, start: I64, end: I64, op: I64) -> Rows:
     some = start < end
     start, end, op = start[some], end[some], op[some]
     within = f.range[op]
@@ -65,7 +63,7 @@ def _queued(f: Facts, start: I64, end: I64, op: I64) -> list[dict[str, Any]]:
     ]
 
 
-def _before(f: Facts, thread: int, start: I64, end: I64, op: I64) -> list[dict[str, Any]]:
+def _before(f: Facts, thread: int, start: I64, end: I64, op: I64) -> Rows:
     """Time before the launch, cut at the thread's calls and at the edges of ranges."""
     some = start < end
     start, end, op = start[some], end[some], op[some]
@@ -85,11 +83,9 @@ def _before(f: Facts, thread: int, start: I64, end: I64, op: I64) -> list[dict[s
     return _joined(f, begin.tolist(), stop.tolist(), call.tolist(), within.tolist(), op[gap].tolist())
 
 
-def _joined(
-    f: Facts, begin: list[int], stop: list[int], call: list[int], within: list[int], op: list[int]
-) -> list[dict[str, Any]]:
+def _joined(f: Facts, begin: list[int], stop: list[int], call: list[int], within: list[int], op: list[int]) -> Rows:
     """Pieces in time order, with neighbours of one cause joined."""
-    rows: list[dict[str, Any]] = []
+    rows: Rows = []
     held: dict[int, int] = {}
     start, last, cause, inside, ended = 0, 0, "", -1, -1
 
@@ -110,13 +106,13 @@ def _joined(
     return rows
 
 
-def cause_rows(f: Facts, rows: list[dict[str, Any]], window: int) -> list[dict[str, Any]]:
+def cause_rows(f: Facts, rows: Rows, window: int) -> Rows:
     """Totals of `idle --by cause`."""
     totals: dict[str, list[int]] = {}
     for row in rows:
         totals.setdefault(row["cause"], []).append(row["gap_ns"])
-    found = [
+    sums = [
         {**f.who, "cause": cause, "n": len(ns), "total_ns": sum(ns), "share_pct": 100.0 * sum(ns) / window}
         for cause, ns in totals.items()
     ]
-    return sorted(found, key=lambda row: (-int(str(row["total_ns"])), str(row["cause"])))
+    return sorted(sums, key=lambda row: (-int(str(row["total_ns"])), str(row["cause"])))

@@ -6,13 +6,13 @@ A point-to-point kernel can hold several transfers; it ended with the last of th
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from stepscope.simulate.programs.assemble import ints, table
 from stepscope.simulate.programs.execute import Job
 from stepscope.simulate.trace.trace import I64
+from stepscope.simulate.truth.facts import Rows
 
 #: Bytes that nccl-tests calls the size of the operation, per byte of NCCL's message, and its bus factor, for n ranks.
 _WHOLE = {"all_gather": 1, "reduce_scatter": 1, "all_to_all": 1}
@@ -85,7 +85,7 @@ class Meetings:
         side[self.op[order]] = order
         return side
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> Rows:
         """Rows of `collectives`, in order of the last arrival."""
         if len(self.first) == 0:
             return []

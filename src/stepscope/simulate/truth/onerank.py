@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from stepscope.simulate.trace.trace import I64
-from stepscope.simulate.truth.facts import COMM, COMPUTE, COPY, NO_STAGE, Facts, Mask, counts, edges_of
+from stepscope.simulate.truth.facts import COMM, COMPUTE, COPY, NO_STAGE, Facts, Mask, Row, Rows, counts, edges_of
 from stepscope.simulate.truth.windows import Span
 
 _BY_AXIS = {"ep": "ep_a2a", "pp": "pp_p2p", "cp": "cp_ring", "tp": "tp"}
 
 
-def stream_rows(f: Facts, s: Span) -> list[dict[str, Any]]:
+def stream_rows(f: Facts, s: Span) -> Rows:
     """Rows of `streams`: every stream of the rank, judged by the window, or by the capture if idle in the window."""
     inside = np.zeros(len(f.start), dtype=bool)
     inside[s.ops] = True
@@ -85,7 +83,7 @@ class Exposure:
         return int(np.diff(self._edges)[running & self._bare].sum())
 
 
-def overlap_rows(f: Facts, e: Exposure) -> list[dict[str, Any]]:
+def overlap_rows(f: Facts, e: Exposure) -> Rows:
     """Rows of `overlap`, one per stage."""
     rows = []
     for stage in sorted(set(e.stage.tolist()), key=lambda x: (x == NO_STAGE, x)):
@@ -111,7 +109,7 @@ def overlap_rows(f: Facts, e: Exposure) -> list[dict[str, Any]]:
     return rows
 
 
-def exposed_rows(f: Facts, e: Exposure) -> list[dict[str, Any]]:
+def exposed_rows(f: Facts, e: Exposure) -> Rows:
     """Rows of `exposed`: every communication op of the window."""
     return [
         {
@@ -150,7 +148,7 @@ class Partition:
         self.window = s.end - s.start
 
 
-def breakdown_row(f: Facts, p: Partition) -> dict[str, Any]:
+def breakdown_row(f: Facts, p: Partition) -> Row:
     """Row of `breakdown`."""
     return {
         **f.who,

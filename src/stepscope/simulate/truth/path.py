@@ -7,16 +7,15 @@ Segments: `compute` and `copy` (an op runs), `comm` (a transfer, from the last a
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from stepscope.simulate.engine.rank import RankSim
 from stepscope.simulate.engine.record import BY_LAUNCH, BY_STREAM
 from stepscope.simulate.job.kernels import STREAM_IDS
-from stepscope.simulate.programs.assemble import bytes_of
+from stepscope.simulate.programs.assemble import bytes_of, table
 from stepscope.simulate.programs.execute import Job
-from stepscope.simulate.trace.trace import KERNEL
-from stepscope.simulate.truth.causes import before_on_stream, waits_of_host
+from stepscope.simulate.trace.trace import I64, KERNEL
+from stepscope.simulate.truth.facts import Rows
 from stepscope.simulate.truth.meetings import Meetings
 
 
@@ -34,7 +33,7 @@ class _Walk:
     def __init__(self, job: Job, m: Meetings, begin: int) -> None:
         self.job, self.m, self.begin = job, m, begin
         self.ranks: dict[int, _Rank] = {}
-        self.rows: list[dict[str, Any]] = []
+        self.rows: Rows = []
 
     def rank(self, number: int) -> _Rank:
         if number not in self.ranks:
@@ -112,8 +111,24 @@ class _Walk:
         return source, sim.op_end[source]
 
 
-def path_rows(job: Job, m: Meetings, begin: int, rank: int, op: int) -> list[dict[str, Any]]:
+def path_rows(job: Job, m: Meetings, begin: int, rank: int, op: int) -> Rows:
     """Rows of `critical-path` back from the end of an op, in order of time."""
     walk = _Walk(job, m, begin)
     walk.run(rank, op)
     return [{"order": i, **row} for i, row in enumerate(reversed(walk.rows))]
+
+
+def before_on_stream(sim: RankSim) -> I64:
+    """The op before each op on its stream, -1 for the first; in launch order."""
+    slot = bytes_of(sim.op_slot)
+    order = np.argsort(slot, kind="stable")
+    found = np.full(len(order), -1, dtype=np.int64)
+    same = slot[order][1:] == slot[order][:-1]
+    found[order[1:][same]] = order[:-1][same]
+    return found
+
+
+def waits_of_host(sim: RankSim) -> tuple[I64, I64, I64]:
+    """Where the host waited for the GPU, in order: call, op, and 1 where for the op's start alone (a full queue)."""
+    call, op, start = table(sim.host_wait, 3)
+    return call, op, start

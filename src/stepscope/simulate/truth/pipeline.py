@@ -1,14 +1,19 @@
-"""The pipeline's bubble on each rank, beside the ideal of its schedule (semantics §7)."""
+"""The pipeline's bubble on each rank, beside the ideal of its schedule (semantics §7).
+
+Of two stages (semantics §8) every item: both stages, the period, and what of them ran side by side.
+"""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
 
 from stepscope.simulate.job.model import STAGES, layer_parts
 from stepscope.simulate.job.scenario import Scenario
-from stepscope.simulate.truth.facts import COMM, COMPUTE, Facts, counts, edges_of
+from stepscope.simulate.programs.execute import Job
+from stepscope.simulate.truth.facts import COMM, COMPUTE, Facts, Row, Rows, counts, edges_of
 from stepscope.simulate.truth.windows import Span
 
 
@@ -49,3 +54,52 @@ def _time(way: str, parts: tuple[str, ...]) -> float:
     """Nominal time of a layer's forward, backward or weight-gradient kernels."""
     wanted = [(part, way) for part in parts]
     return sum(us for name, k in STAGES.items() if name.partition("_")[::2] in wanted for _, us in k)
+
+
+_PART = re.compile(r"^pp:(stage0:A|stage0:C|stage1:B|emit)\w* k=(\d+)")
+#: Busy time, begin and end of a part of an item.
+_Part = tuple[int, int, int]
+
+
+def item_rows(job: Job) -> Rows:
+    """In order of items, of the first rank of each stage: whose clock counts."""
+    second = next(r.rank for r in job.mesh.ranks if r.coords["pp"][0] == 1)
+    parts = _parts(Facts(job, 0)) | _parts(Facts(job, second))
+    rows: Rows = []
+    for k in range(job.scenario.steps * job.scenario.micro_batches):
+        encode, decode, layers = (parts[part, k] for part in ("stage0:A", "stage0:C", "stage1:B"))
+        stage0, stage1 = encode[0] + decode[0], layers[0]
+        row: Row = {"k": k, "period_ns": None, "stage0_ns": stage0, "stage1_ns": stage1}
+        row |= {"hidden_ns": None, "overlap_score": None, "decode_ns": decode[0], "mesh_idle_ns": None}
+        if k:
+            period = parts["emit", k][2] - parts["emit", k - 1][2]
+            hidden = max(0, stage0 + stage1 - period)
+            row |= {"period_ns": period, "hidden_ns": hidden, "overlap_score": hidden / min(stage0, stage1)}
+            row["mesh_idle_ns"] = max(0, layers[1] - parts["stage1:B", k - 1][2])
+        rows.append(row)
+    return rows
+
+
+def _parts(f: Facts) -> dict[tuple[str, int], _Part]:
+    """By part and item; of what launches nothing, the range itself."""
+    parts: dict[tuple[str, int], _Part] = {}
+    for row in f.own.tolist():
+        if (match := _PART.match(f.text(row) or "")) is None:
+            continue
+        key = match[1], int(match[2])
+        lo, hi = int(f.range_start[row]), int(f.range_end[row])
+        launched = (f.launched >= lo) & (f.launched < hi)
+        if not launched.any():
+            parts[key] = hi - lo, lo, hi
+            continue
+        start, end = f.start[launched], f.end[launched]
+        parts[key] = _union(start.tolist(), end.tolist()), int(start.min()), int(end.max())
+    return parts
+
+
+def _union(starts: list[int], ends: list[int]) -> int:
+    total, reached = 0, -1
+    for start, end in sorted(zip(starts, ends, strict=True)):
+        total += max(0, end - max(start, reached))
+        reached = max(reached, end)
+    return total

@@ -14,13 +14,13 @@ what it gives them in the job without, is to be compared with the `late_ns` here
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from stepscope.simulate.job.faults import Fault
 from stepscope.simulate.programs.execute import Job
 from stepscope.simulate.trace.trace import I64
+from stepscope.simulate.truth.facts import Rows
 from stepscope.simulate.truth.meetings import Meetings
 
 #: What a planted fault does to the ranks it hits.
@@ -42,7 +42,7 @@ _CAUSE = {
 }
 
 
-def straggler_rows(job: Job, m: Meetings, without: Sequence[Job]) -> list[dict[str, Any]]:
+def straggler_rows(job: Job, m: Meetings, without: Sequence[Job]) -> Rows:
     """Rows of `stragglers`, worst first. `without` has, for each planted fault, the job without it."""
     world = job.scenario.world
     gap = gaps_of(m)

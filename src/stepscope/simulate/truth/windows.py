@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
 from stepscope.simulate.trace.trace import I64
-from stepscope.simulate.truth.facts import Facts
+from stepscope.simulate.truth.facts import Facts, Row, Rows
 
 WHOLE = "(whole capture)"
 _CHUNK = re.compile("forward chunk .* backward chunk")
@@ -101,7 +100,7 @@ def _named(f: Facts, text: re.Pattern[str]) -> list[int]:
     return rows
 
 
-def window_row(f: Facts, s: Span) -> dict[str, Any]:
+def window_row(f: Facts, s: Span) -> Row:
     """Row of `window`."""
     return {
         **f.who,
@@ -116,7 +115,7 @@ def window_row(f: Facts, s: Span) -> dict[str, Any]:
     }
 
 
-def iteration_rows(f: Facts) -> list[dict[str, Any]]:
+def iteration_rows(f: Facts) -> Rows:
     """Rows of `iterations`: every step; of a capture of one, its chunks where it has any."""
     chunks = _named(f, _CHUNK)
     if f.job.scenario.steps > 1 or not chunks:

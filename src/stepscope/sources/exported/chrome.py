@@ -65,7 +65,7 @@ def _table(events: pl.DataFrame, table: str, header: Header) -> pl.DataFrame:
 
 
 def _schema() -> dict[str, Any]:
-    told = {column.name: plain_type(column) for table in TITLES for column in arguments(table)}
+    types = {column.name: plain_type(column) for table in TITLES for column in arguments(table)}
     return {
         "ph": pl.String,
         "cat": pl.String,
@@ -74,5 +74,5 @@ def _schema() -> dict[str, Any]:
         "ts": pl.Float64,
         "dur": pl.Float64,
         "device": pl.Int64,
-        "args": pl.Struct(told),
+        "args": pl.Struct(types),
     }

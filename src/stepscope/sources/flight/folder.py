@@ -5,20 +5,21 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
-from concurrent.futures import ProcessPoolExecutor
+from collections import Counter
+from collections.abc import Generator, Iterable
+from contextlib import closing, nullcontext
 from glob import glob, has_magic
-from multiprocessing import get_context
 from pathlib import Path
 
 import msgspec
 
 from stepscope import progress
 from stepscope.errors import BadInput, CannotAnswer, StepscopeError
+from stepscope.files.pool import Died, Pool
 from stepscope.model.flight import NONE, Flight
 from stepscope.sources.flight import beside
 from stepscope.sources.flight.merging import Found, merged
-from stepscope.sources.flight.reading import Read, read
+from stepscope.sources.flight.reading import Read, read, size_of
 
 #: A file that `capture hang` writes beside dumps.
 MANIFEST = "hang.json"
@@ -26,6 +27,8 @@ MANIFEST = "hang.json"
 _KEPT, _TAIL = 8_000_000, 512
 #: Bytes from which on more than one process reads.
 _MANY = 64 << 20
+#: Dumps that a process reads at a time.
+_AT_ONCE = 16
 _MOST_BYTES = 1 << 29
 #: The name of the default group.
 _EVERYBODY = "0"
@@ -104,20 +107,26 @@ def rank_of(path: Path) -> int | None:
 
 
 def _ranked(dumps: list[Path]) -> list[tuple[int, Path]]:
-    ranked: dict[int, Path] = {}
+    """By rank; a rank may have a dump of each recorder, NCCL's and Gloo's, whose names begin otherwise."""
+    ranked: dict[tuple[int, str], Path] = {}
     for path in dumps:
         rank = rank_of(path)
         if rank is None:
             raise BadInput(
                 f"{path}: its name does not say which rank it is of", "end it in the rank, as in trace_rank_3"
             )
-        if rank in ranked:
-            if {path.suffix, ranked[rank].suffix} == {"", ".json"} or path.suffix != ranked[rank].suffix:
-                ranked[rank] = max(path, ranked[rank], key=lambda p: (p.suffix != ".json", str(p)))
+        key = rank, path.name[: path.name.rindex(str(rank))].rstrip("0")
+        if key in ranked:
+            if path.suffix != ranked[key].suffix:
+                ranked[key] = max(path, ranked[key], key=lambda p: (p.suffix != ".json", str(p)))
                 continue  # the same dump in both formats: pickles have stacks
-            raise BadInput(f"{path}: rank {rank} a second time, after {ranked[rank]}", "give the dumps of one job")
-        ranked[rank] = path
-    return sorted(ranked.items())
+            raise _again(rank, path, ranked[key])
+        ranked[key] = path
+    return sorted((rank, path) for (rank, _), path in ranked.items())
+
+
+def _again(rank: int, path: Path | str, before: Path | str) -> BadInput:
+    return BadInput(f"{path}: rank {rank} a second time, after {before}", "give the dumps of one job")
 
 
 def _manifest(other: list[Path]) -> dict[int, int]:
@@ -138,11 +147,33 @@ def _read_all(files: list[tuple[int, Path]], manifest: dict[int, int]) -> tuple[
     total = sum(path.stat().st_size for _, path in files)
     names = [(str(path), tail) for _, path in files]
     if total < _MANY or (os.cpu_count() or 1) < 2:
-        results = map(_read_one, names)
-        return _sorted(files, results, manifest)
+        return _sorted(files, map(_read_one, names), manifest)
     workers = min(os.cpu_count() or 1, 8, len(files))
-    with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
-        return _sorted(files, pool.map(_read_one, names, chunksize=16), manifest)
+    with closing(_read_by(workers, names)) as results:
+        return _sorted(files, results, manifest)
+
+
+def _read_by(workers: int, names: list[tuple[str, int]]) -> Generator[Read | str, None, None]:
+    """By so many processes, in order."""
+    parts = [names[i : i + _AT_ONCE] for i in range(0, len(names), _AT_ONCE)]
+    waiting: dict[int, list[Read | str]] = {}
+    following = 0
+    pool = Pool(workers, nullcontext)
+    try:
+        with closing(pool.run([(None, _read_part, (part,)) for part in parts])) as coming:
+            for place, results in coming:
+                waiting[place] = results
+                while following in waiting:
+                    yield from waiting.pop(following)
+                    following += 1
+    except Died:
+        raise BadInput("a process that reads dumps died (out of memory?)", "give it more memory") from None
+    finally:
+        pool.end()
+
+
+def _read_part(names: list[tuple[str, int]]) -> list[Read | str]:
+    return [_read_one(name) for name in names]
 
 
 def _sorted(
@@ -177,8 +208,8 @@ def _of_one_job(found: list[Found], refused: list[tuple[str, str]]) -> list[Foun
     """Without dumps of another job: another default group than most, or calls that end long before those of the
     others."""
     worlds = {f.path: f.read.members.get(_EVERYBODY, ()) for f in found}
-    declared = [w for w in worlds.values() if w]
-    usual = max(sorted(set(declared)), key=lambda w: (declared.count(w), len(w)), default=())
+    declared = Counter(w for w in worlds.values() if w)
+    usual = max(sorted(declared), key=lambda w: (declared[w], size_of(w)), default=())
     spans = {f.path: f.read.columns["time_created_ns"] for f in found if len(f.read.columns["time_created_ns"])}
     first = sorted(int(times.min()) for times in spans.values())
     middle = first[len(first) // 2] if first else NONE
@@ -186,9 +217,16 @@ def _of_one_job(found: list[Found], refused: list[tuple[str, str]]) -> list[Foun
     for one in found:
         own = worlds[one.path]
         if own and own != usual:
-            refused.append((one.path, f"{one.path}: of another job ({len(own)} ranks, the others have {len(usual)})"))
+            refused.append(
+                (one.path, f"{one.path}: of another job ({size_of(own)} ranks, the others have {size_of(usual)})")
+            )
         elif one.path in spans and int(spans[one.path].max()) < middle - _STALE_NS:
             refused.append((one.path, f"{one.path}: of an earlier run (its last call is older than all of the others)"))
         else:
             kept.append(one)
+    by: dict[tuple[int, bool], Found] = {}
+    for one in kept:
+        hosted = bool(one.read.columns["hosted"].any())
+        if (before := by.setdefault((one.rank, hosted), one)) is not one:
+            raise _again(one.rank, one.path, before.path)
     return kept

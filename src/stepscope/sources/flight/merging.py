@@ -27,7 +27,7 @@ from stepscope.model.flight import (
     Signature,
     empty_calls,
 )
-from stepscope.sources.flight.reading import Read
+from stepscope.sources.flight.reading import Read, Spans, ranks_of, spans_of
 
 
 class Found:
@@ -47,7 +47,7 @@ def merged(found: list[Found]) -> Flight:
     signatures: dict[Signature, int] = {}
     stacks: dict[tuple[Frame, ...], int] = {}
     columns: list[dict[str, I64]] = []
-    dumps = []
+    dumps: list[Dump] = []
     for one in found:
         own = groups.numbers(one)
         signature = np.array([signatures.setdefault(s, len(signatures)) for s in one.read.signatures], np.int64)
@@ -60,12 +60,16 @@ def merged(found: list[Found]) -> Flight:
         lost = signatures.setdefault(Signature(LOST), len(signatures)), stacks.setdefault((), len(stacks))
         columns[-1] = _with_lost(columns[-1], dumps[-1], *lost)
         columns[-1]["rank"] = np.full(len(columns[-1]["group"]), one.rank)
+        if len(dumps) > 1 and dumps[-2].rank == one.rank:
+            columns[-2:] = [_both(columns[-2:], dumps[-2:])]
+            dumps[-2:] = [_one(*dumps[-2:])]
     calls = _calls(columns, list(signatures)) if columns else empty_calls()
     return Flight(dumps, calls, groups.listed, list(signatures), list(stacks), world)
 
 
 def _world(found: list[Found]) -> int:
-    members = [max(ranks) for one in found for ranks in one.read.members.values()]
+    listed = {spans for one in found for spans in one.read.members.values()}
+    members = [max(ranks_of(spans)) for spans in listed]
     return 1 + max([*members, *(one.rank for one in found)], default=-1)
 
 
@@ -74,33 +78,33 @@ class _Groups:
 
     def __init__(self, found: list[Found], world: int) -> None:
         self.listed: list[Group] = []
-        self._at: dict[tuple[str, tuple[int, ...]], int] = {}
+        self._at: dict[tuple[str, Spans], int] = {}
         self._world = world
-        seen: dict[tuple[str, str], set[int]] = {}
-        said: dict[str, set[tuple[int, ...]]] = {}
+        callers: dict[tuple[str, str], set[int]] = {}
+        lists: dict[str, set[Spans]] = {}
         for one in found:
             for key in one.read.groups:
-                seen.setdefault(key, set()).add(one.rank)
-            for name, ranks in one.read.members.items():
-                said.setdefault(name, set()).add(ranks)
-        self._seen = {key: tuple(sorted(ranks)) for key, ranks in seen.items()}
+                callers.setdefault(key, set()).add(one.rank)
+            for name, spans in one.read.members.items():
+                lists.setdefault(name, set()).add(spans)
+        self._callers = {key: spans_of(tuple(map(str, sorted(ranks)))) for key, ranks in callers.items()}
         #: the only list of members that any dump gives for a name
-        self._said = {name: next(iter(lists)) for name, lists in said.items() if len(lists) == 1 and name}
+        self._only = {name: next(iter(spans)) for name, spans in lists.items() if len(spans) == 1 and name}
 
     def numbers(self, one: Found) -> I64:
         """By its own number of a group, the shared one."""
         return np.array([self._number(one, name, purpose) for name, purpose in one.read.groups], np.int64)
 
     def _number(self, one: Found, name: str, purpose: str) -> int:
-        members = one.read.members.get(name) or self._said.get(name)
+        members = one.read.members.get(name) or self._only.get(name)
         declared = members is not None
         if members is None:
-            members = tuple(range(self._world)) if purpose == DEFAULT_GROUP else self._seen[name, purpose]
+            members = ((0, 1, self._world),) if purpose == DEFAULT_GROUP else self._callers[name, purpose]
             declared = purpose == DEFAULT_GROUP
         key = (name, members)
         if key not in self._at:
             self._at[key] = len(self.listed)
-            self.listed.append(Group(name, purpose, members, declared))
+            self.listed.append(Group(name, purpose, ranks_of(members), declared))
         return self._at[key]
 
 
@@ -123,6 +127,29 @@ def _dump(one: Found, own: I64) -> Dump:
     return Dump(one.rank, one.path, one.read.version, dumped, dated, overflowed, status)
 
 
+def _both(columns: list[dict[str, I64]], dumps: list[Dump]) -> dict[str, I64]:
+    """The calls of two recorders of a rank in the order in which they were made. Where one of them may lack a call,
+    numbers of records have a gap."""
+    times = [column["time_created_ns"] for column in columns]
+    begins = [
+        int(t[t != NONE].min()) for t, dump in zip(times, dumps, strict=True) if dump.overflowed and (t != NONE).any()
+    ]
+    gaps = [np.diff(column["record_id"], prepend=NONE) != 1 for column in columns]
+    order = np.argsort(np.concatenate(times), kind="stable")
+    gap = np.concatenate(gaps)[order] | (np.concatenate(times)[order] <= max(begins, default=NONE))
+    both = {key: np.concatenate([column[key] for column in columns])[order] for key in columns[0]}
+    return {**both, "record_id": np.cumsum(1 + gap)}
+
+
+def _one(first: Dump, second: Dump) -> Dump:
+    """What is known of a rank by both its dumps."""
+    dated = first if first.dated == "recorded" or second.dated != "recorded" else second
+    return Dump(
+        first.rank, dated.path, dated.version, dated.dumped_ns, dated.dated, first.overflowed or second.overflowed,
+        {**first.status, **second.status},
+    )  # fmt: skip
+
+
 def _with_lost(columns: dict[str, I64], dump: Dump, signature: int, stack: int) -> dict[str, I64]:
     """The calls of a rank, and before them the first call under way of each group whose ring no longer holds it."""
     if not dump.overflowed:
@@ -140,20 +167,30 @@ def _with_lost(columns: dict[str, I64], dump: Dump, signature: int, stack: int) 
     groups, sequence, states = (np.array(values, np.int64) for values in zip(*added, strict=True))
     known = {"group": groups, "collective_seq_id": sequence, "state": states}
     known |= {"signature": np.full(len(added), signature), "stack": np.full(len(added), stack)}
-    known["p2p"] = np.zeros(len(added), np.int64)
+    known["p2p"] = known["hosted"] = np.zeros(len(added), np.int64)
     nothing = np.full(len(added), NONE)
     return {key: np.concatenate([known.get(key, nothing), column]) for key, column in columns.items()}
 
 
 def _calls(columns: list[dict[str, I64]], signatures: list[Signature]) -> Calls:
-    every: dict[str, Any] = {key: np.concatenate([c[key] for c in columns]) for key in columns[0]}
+    # A column of a dump is dropped when that of all is there.
+    every: dict[str, Any] = {key: np.concatenate([c.pop(key) for c in columns]) for key in list(columns[0])}
     p2p = every["p2p"].astype(np.bool_)
     calls = Calls(
-        rank=every["rank"], record=every["record_id"], group=every["group"], signature=every["signature"],
-        stack=every["stack"], seq=np.where(p2p, every["p2p_seq_id"], every["collective_seq_id"]), p2p=p2p,
-        state=every["state"], created_ns=every["time_created_ns"], started_ns=every["time_discovered_started_ns"],
-        completed_ns=every["time_discovered_completed_ns"], timeout_ms=every["timeout_ms"],
-    )  # fmt: skip
+        rank=every["rank"],
+        record=every["record_id"],
+        group=every["group"],
+        signature=every["signature"],
+        stack=every["stack"],
+        seq=np.where(p2p, every["p2p_seq_id"], every["collective_seq_id"]),
+        p2p=p2p,
+        hosted=every["hosted"].astype(np.bool_),
+        state=every["state"],
+        created_ns=every["time_created_ns"],
+        started_ns=every["time_discovered_started_ns"],
+        completed_ns=every["time_discovered_completed_ns"],
+        timeout_ms=every["timeout_ms"],
+    )
     _close(calls, signatures)
     return calls
 

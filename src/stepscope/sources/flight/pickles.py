@@ -6,7 +6,8 @@ from typing import Any
 
 from stepscope.errors import BadInput
 from stepscope.sources.flight.layouts import Runs
-from stepscope.sources.pickled.machine import Kind, Machine
+from stepscope.sources.pickled.machine import Machine
+from stepscope.sources.pickled.refusals import Kind
 from stepscope.sources.pickled.values import Fields
 
 _MOST_BYTES = 1 << 29

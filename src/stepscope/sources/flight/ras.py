@@ -27,6 +27,6 @@ def facts_of(path: str, text: str, world: int) -> list[Fact]:
         elif match := _MISSING.search(line):
             ranks = tuple(int(word) for word in match[1].replace(",", " ").split() if word.isdigit())
             whole = sizes.get(group) == world
-            said = f"ncclras: {title}: {line.strip()}"[:_KEPT]
-            facts.append(Fact("silent", tuple(r for r in ranks if r < world) if whole else (), said, path))
+            fact = f"ncclras: {title}: {line.strip()}"[:_KEPT]
+            facts.append(Fact("silent", tuple(r for r in ranks if r < world) if whole else (), fact, path))
     return facts

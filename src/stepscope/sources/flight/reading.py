@@ -7,6 +7,7 @@ Keys that a version does not have are taken as not recorded: nothing here depend
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -25,6 +26,8 @@ _MOST_ELEMENTS = 1 << 62
 _STATES = {"scheduled": SCHEDULED, "started": STARTED, "completed": COMPLETED}
 _TIMES = ("time_created_ns", "time_discovered_started_ns", "time_discovered_completed_ns")
 _NUMBERS = ("record_id", "collective_seq_id", "p2p_seq_id", "timeout_ms", "pg_id")
+#: Ranks as (first, step, count): those of a mesh are few of these, however many ranks there are.
+Spans = tuple[tuple[int, int, int], ...]
 _HINT = "a dump of the flight recorder has entries, pg_config and version"
 
 
@@ -39,7 +42,7 @@ class Read(msgspec.Struct):
     signatures: list[Signature]
     stacks: list[tuple[Frame, ...]]
     #: by name of a group: its members
-    members: dict[str, tuple[int, ...]]
+    members: dict[str, Spans]
     #: by number of a group as status has it: last enqueued, started, completed
     status: dict[str, tuple[int, int, int]]
     #: calls in the dump, of which `columns` may have only the last
@@ -115,8 +118,8 @@ class _Tables:
         """Dumps refer to a frame that they have written before: its dict is the same object."""
         number = self._seen.get(id(frame))
         if number is None:
-            found = Frame(str(frame.get("name", "")), str(frame.get("filename", "")), _int(frame.get("line")))
-            number = self._seen[id(frame)] = self._frames.setdefault(found, len(self._frames))
+            frame_ = Frame(str(frame.get("name", "")), str(frame.get("filename", "")), _int(frame.get("line")))
+            number = self._seen[id(frame)] = self._frames.setdefault(frame_, len(self._frames))
         return number
 
     def listed_stacks(self) -> list[tuple[Frame, ...]]:
@@ -159,9 +162,14 @@ def _when(value: Any) -> int:
 
 
 def _state(state: Any, retired: Any, name: Any) -> int:
-    """Gloo has no events: a call that it retired is complete. NCCL retires what it aborted, too."""
-    found = _STATES.get(state, SCHEDULED) if isinstance(state, str) else SCHEDULED
-    return COMPLETED if retired is True and str(name).startswith("gloo") else found
+    """Gloo has no events: a call that it retired is complete, and others run. NCCL retires what it aborted, too."""
+    if _hosted(name):
+        return COMPLETED if retired is True or state == "completed" else STARTED
+    return _STATES.get(state, SCHEDULED) if isinstance(state, str) else SCHEDULED
+
+
+def _hosted(name: Any) -> bool:
+    return str(name).startswith("gloo")
 
 
 def _p2p(value: Any, name: Any) -> bool:
@@ -177,6 +185,7 @@ def _slow(tables: _Tables, calls: list[dict[str, Any]]) -> dict[str, I64]:
     columns["signature"] = [tables.signature(*(c.get(key) for key in _SIGNATURE)) for c in calls]
     columns["stack"] = [tables.stack(c.get("frames")) for c in calls]
     columns["state"] = [_state(c.get("state"), c.get("retired"), name) for c, name in zip(calls, names, strict=True)]
+    columns["hosted"] = [_hosted(name) for name in names]
     columns["p2p"] = [_p2p(c.get("is_p2p"), name) for c, name in zip(calls, names, strict=True)]
     return {key: np.array(values, np.int64) for key, values in columns.items()}
 
@@ -197,6 +206,7 @@ def _fast(tables: _Tables, calls: Columns) -> dict[str, I64]:
     columns["signature"] = calls.numbered(tables.signature, _SIGNATURE[:1], _SIGNATURE[1:])
     columns["stack"] = calls.numbered(tables.stack, ("frames",))
     columns["state"] = calls.numbered(_state, ("state",), ("retired",), ("profiling_name",))
+    columns["hosted"] = calls.numbered(_hosted, ("profiling_name",))
     columns["p2p"] = calls.numbered(_p2p, ("is_p2p",), ("profiling_name",))
     return columns
 
@@ -220,16 +230,45 @@ def _made(tables: _Tables, columns: dict[str, I64], value: dict[Any, Any], count
     )
 
 
-def _members(config: Any) -> dict[str, tuple[int, ...]]:
+def _members(config: Any) -> dict[str, Spans]:
     """By group, its ranks: `[0, 1]` as a text or a list."""
-    members: dict[str, tuple[int, ...]] = {}
+    members: dict[str, Spans] = {}
     for name, about in config.items() if isinstance(config, dict) else ():
-        said = about.get("ranks") if isinstance(about, dict) else None
-        words = str(said).strip("[] ").replace(",", " ").split() if isinstance(said, str) else _listed(said)
-        ranks = [int(w) for w in words if str(w).isdigit() and len(str(w)) < 10]
-        if ranks:
-            members[str(name)] = tuple(ranks)
+        ranks = about.get("ranks") if isinstance(about, dict) else None
+        spans = spans_of(ranks if isinstance(ranks, str) else tuple(map(str, _listed(ranks))))
+        if spans:
+            members[str(name)] = spans
     return members
+
+
+@lru_cache(4096)
+def spans_of(ranks: str | tuple[str, ...]) -> Spans:
+    """Ranks that are listed, as spans. Every dump lists the whole default group: it is read once in each process."""
+    words = ranks.strip("[] ").replace(",", " ").split() if isinstance(ranks, str) else ranks
+    numbers = np.array([int(word) for word in words if word.isdigit() and len(word) < 10], np.int64)
+    if not len(numbers):
+        return ()
+    steps = np.diff(numbers, append=0)
+    # A span ends where the distance to the next rank changes.
+    ends = np.append(np.flatnonzero(np.diff(steps[:-1])) + 1, len(numbers) - 1)
+    spans: list[tuple[int, int, int]] = []
+    at = 0
+    for end in ends.tolist():
+        if end >= at:
+            spans.append((int(numbers[at]), int(steps[at]) if end > at else 0, end - at + 1))
+            at = end + 1
+    return tuple(spans)
+
+
+def size_of(spans: Spans) -> int:
+    """How many ranks they have."""
+    return sum(count for _, _, count in spans)
+
+
+@lru_cache(4096)
+def ranks_of(spans: Spans) -> tuple[int, ...]:
+    """The ranks of spans, one object for equal ones."""
+    return tuple(first + step * n for first, step, count in spans for n in range(count))
 
 
 def _status(status: Any) -> dict[str, tuple[int, int, int]]:

@@ -26,8 +26,11 @@ class Kind(IntEnum):
     COUNTER = 13
     METADATA = 14
     UNKNOWN = 15
+    IDLE_NODE = 16
 
 
+#: Nodes of CUDA graphs that do no work: records of events, callbacks of the host.
+NO_WORK = ("graph_event_node", "graph_host_node")
 #: Categories of complete events (phase X), in lower case: old Kineto wrote `Kernel`, `Memcpy`, `Runtime`, `Operator`.
 _COMPLETE = {
     "kernel": Kind.KERNEL,
@@ -54,6 +57,7 @@ _COMPLETE = {
     "python_gc": Kind.OTHER_HOST,
     "cuda_sync": Kind.SYNC,
     "cuda_event": Kind.EVENT_RECORD,
+    **dict.fromkeys(NO_WORK, Kind.IDLE_NODE),
     # Time of the GPU under a host annotation, and the span of the whole trace: neither is an activity.
     "gpu_user_annotation": Kind.IGNORED,
     "trace": Kind.IGNORED,

@@ -25,7 +25,7 @@ _SPACE = b" \t\r\n"
 _ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[')
 #: Longest text of `_ARRAY` that may straddle two reads (white space beyond this is not JSON anybody writes).
 _ARRAY_LENGTH = 64
-_BROKEN = "such files come from an interrupted profiler, or two that wrote to one file: record it again"
+_BROKEN = "the profiler was interrupted, or two of them wrote to the same file: record it again"
 _CUT_OFF = "the profiler was probably stopped while writing: record it again, and let the program end by itself"
 
 
@@ -39,8 +39,8 @@ class EventChunks:
         self._decoder = EventDecoder()
         self._stream = stream
         self._size = chunk_bytes
-        self._buffer = b""
-        self._offset = 0  # of the buffer's first byte in the (decompressed) file
+        self._parts: list[bytes] = []  # what was read and not decoded, as it was read: a chunk is copied once
+        self._offset = 0  # of the first of those bytes in the (decompressed) file
         self._ended = False
         self._bare = False
 
@@ -49,30 +49,31 @@ class EventChunks:
         need = self._size
         while True:
             self._fill(need)
-            cut = None if self._ended else _last_boundary(self._buffer)
+            cut = None if self._ended else self._boundary()
             if cut is None and not self._ended:
-                need = 2 * len(self._buffer)
+                need = 2 * self._length
                 continue
-            text = b"".join((b"[", memoryview(self._buffer)[:cut], b"]"))
+            *whole, last = self._parts or [b""]
+            text = b"".join((b"[", *whole, memoryview(last)[:cut], b"]"))
             try:
                 events, text = self._decode(text)
             except Trailing as trailing:
                 text, end = self._text, trailing.end
                 yield self._decode(text[:end])
-                self._close(text[end:-1] + (self._buffer[cut:] if cut is not None else b""), end - 1)
+                self._close(text[end:-1] + (last[cut:] if cut is not None else b""), end - 1)
                 return
             except Truncated:
                 if self._ended:
-                    raise self._bad("ends in the middle of an event", len(self._buffer), _CUT_OFF) from None
-                need = 2 * len(self._buffer)
+                    raise self._bad("it ends in the middle of an event", self._length, _CUT_OFF) from None
+                need = 2 * self._length
                 continue
             yield events, text
             if cut is None:
                 if not self._bare:
-                    raise self._bad("ends before the list of events does", len(self._buffer), _CUT_OFF)
+                    raise self._bad("it ends before the list of events does", self._length, _CUT_OFF)
                 self.unclosed = True
                 return
-            self._consume(cut + 1)
+            self._consume(sum(map(len, whole)) + cut + 1, last[cut + 1 :])
             need = self._size
 
     def _decode(self, text: bytes) -> tuple[list[Event], bytes]:
@@ -93,28 +94,29 @@ class EventChunks:
     def _open_array(self) -> None:
         """Read up to the first event."""
         self._fill(1)
-        start = self._buffer.lstrip(b"\xef\xbb\xbf").lstrip(_SPACE)
-        self._consume(len(self._buffer) - len(start))
+        start = self._joined().lstrip(b"\xef\xbb\xbf").lstrip(_SPACE)
+        self._consume(self._length - len(start), start)
         if start[:1] == b"[":
             self._bare = True
-            self._consume(1)
+            self._consume(1, start[1:])
             return
         if start[:1] != b"{":
-            raise self._bad("is not JSON", 0, "a torch.profiler trace begins with `{` or `[`")
+            raise self._bad("it is not JSON", 0, "a torch.profiler trace begins with `{` or `[`")
         search = 0
         while True:
-            for found in _ARRAY.finditer(self._buffer, search):
-                header = self._object(self._buffer[: found.start()] + b'"traceEvents":null}')
+            text = self._joined()
+            for found in _ARRAY.finditer(text, search):
+                header = self._object(text[: found.start()] + b'"traceEvents":null}')
                 if header is not None:
                     self.metadata.update(header)
-                    self._consume(found.end())
+                    self._consume(found.end(), text[found.end() :])
                     return
             if self._ended:
                 break
-            search = max(0, len(self._buffer) - _ARRAY_LENGTH)
-            self._fill(2 * len(self._buffer))
-        if self._object(self._buffer) is None:
-            raise self._bad("ends in the middle", len(self._buffer), _CUT_OFF)
+            search = max(0, len(text) - _ARRAY_LENGTH)
+            self._fill(2 * len(text))
+        if self._object(text) is None:
+            raise self._bad("it ends in the middle", len(text), _CUT_OFF)
         raise BadInput(f"{self._stream.path}: JSON without a `traceEvents` list", "is it a torch.profiler trace?")
 
     def _object(self, text: bytes, shift: int = 0) -> dict[str, Any] | None:
@@ -124,7 +126,7 @@ class EventChunks:
         except Truncated:
             return None
         except Trailing as trailing:
-            raise self._bad("has characters behind its end", trailing.end - shift, _BROKEN) from None
+            raise self._bad("it has characters after its end", trailing.end - shift, _BROKEN) from None
         except Malformed as flaw:
             try:
                 value = decode_any(repaired(text))
@@ -137,36 +139,52 @@ class EventChunks:
 
     def _close(self, tail: bytes, offset: int) -> None:
         """Read what follows the array, which ended `offset` bytes into the buffer."""
-        self._offset += offset
-        self._buffer = tail
+        self._consume(offset, tail)
         while not self._ended:
-            self._fill(2 * len(self._buffer) + self._size)
+            self._fill(2 * self._length + self._size)
+        text = self._joined()
         if self._bare:
-            if rest := self._buffer.lstrip(_SPACE):
-                raise self._bad("has characters behind its end", len(self._buffer) - len(rest), _BROKEN)
+            if rest := text.lstrip(_SPACE):
+                raise self._bad("it has characters after its end", len(text) - len(rest), _BROKEN)
             return
         prefix = b'{"traceEvents":null'
-        trailer = self._object(prefix + self._buffer, len(prefix))
+        trailer = self._object(prefix + text, len(prefix))
         if trailer is None:
-            raise self._bad("ends before its closing brace", len(self._buffer), _CUT_OFF)
+            raise self._bad("it ends before its closing brace", len(text), _CUT_OFF)
         self.metadata.update(trailer)
 
-    def _fill(self, size: int) -> None:
-        """Make the buffer at least `size` long, or note that the file has ended."""
-        if len(self._buffer) > max(_MOST_BYTES, 8 * self._size) and not self._ended:
-            raise self._bad(f"has no end of an event or of its metadata in {len(self._buffer) >> 20} MB", 0, _BROKEN)
-        while len(self._buffer) < size and not self._ended:
-            block = self._stream.read(max(size - len(self._buffer), self._size))
-            self._ended = not block
-            self._buffer += block
+    @property
+    def _length(self) -> int:
+        return sum(map(len, self._parts))
 
-    def _consume(self, count: int) -> None:
-        self._buffer = self._buffer[count:]
+    def _joined(self) -> bytes:
+        """All that was read and not decoded, as one text."""
+        if len(self._parts) != 1:
+            self._parts = [b"".join(self._parts)]
+        return self._parts[0]
+
+    def _boundary(self) -> int | None:
+        """Where the last part is cut; where it holds no boundary of its own, it is all that was read."""
+        cut = _last_boundary(self._parts[-1])
+        return _last_boundary(self._joined()) if cut is None and len(self._parts) > 1 else cut
+
+    def _fill(self, size: int) -> None:
+        """Have at least `size` bytes, or note that the file has ended."""
+        if self._length > max(_MOST_BYTES, 8 * self._size) and not self._ended:
+            raise self._bad(f"it has no end of an event or of its metadata in {self._length >> 20} MB", 0, _BROKEN)
+        while (missing := size - self._length) > 0 and not self._ended:
+            block = self._stream.read(max(missing, self._size))
+            self._ended = not block
+            self._parts.append(block)
+
+    def _consume(self, count: int, rest: bytes) -> None:
+        """Leave `count` bytes behind; `rest` is what follows them."""
+        self._parts = [rest]
         self._offset += count
 
     def _bad(self, reason: str, position: int, hint: str) -> BadInput:
         where = self._offset + max(0, position)
-        return BadInput(f"{self._stream.path}: not a valid JSON trace, {reason} at byte {where}", hint)
+        return BadInput(f"{self._stream.path}: not a valid JSON trace: {reason} at byte {where}", hint)
 
 
 def _last_boundary(text: bytes) -> int | None:

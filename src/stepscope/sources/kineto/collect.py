@@ -12,7 +12,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from stepscope.intervals.arrays import F64, I64, Mask
-from stepscope.sources.kineto import comms, gpu, host, samples, tagged
+from stepscope.sources.kineto import comms, gpu, graph_edges, host, samples, tagged
 from stepscope.sources.kineto.categories import Kind, Kinds
 from stepscope.sources.kineto.decoding import decode_times
 from stepscope.sources.kineto.events import Event
@@ -27,8 +27,8 @@ _OPS = (Kind.KERNEL, Kind.MEMCPY, Kind.MEMSET)
 _HOST = (Kind.CPU_OP, Kind.PYTHON, Kind.OTHER_HOST)
 #: Torch's annotations of collectives: no table, but `comms` is completed from them.
 MARKS = "nccl annotations"
-#: Torch's mark of a step is an annotation, but torch 1.8 wrote it among the operators.
-_STEP = "ProfilerStep#"
+#: Torch's own annotations: of a step, its batch and its optimizer. Torch 1.8 wrote them among the operators.
+_ANNOTATIONS = ("ProfilerStep#", "enumerate(DataLoader)#", "Optimizer.")
 #: Kinds that last: an event of them without a duration says nothing.
 _LASTING = np.array([Kind.KERNEL <= k <= Kind.SYNC for k in range(len(Kind))])
 #: Kinds whose rows are left out where their times make no sense.
@@ -46,6 +46,7 @@ class Collector:
         self.process_names: dict[int, str] = {}
         self.earliest_ns: int | None = None
         self._kinds = Kinds()
+        self._graphs = False  # whether a node of a graph was seen
 
     def add(self, events: list[Event], text: bytes) -> None:
         """Take the events of one JSON array."""
@@ -57,8 +58,8 @@ class Collector:
             events, kinds = list(compress(events, kept.tolist())), kinds[kept]
         if not events:
             return
-        if _STEP.encode() in text:
-            named = np.fromiter((e.name.startswith(_STEP) for e in events), np.bool_, len(events))
+        if any(mark.encode() in text for mark in _ANNOTATIONS) and (kinds == Kind.CPU_OP).any():
+            named = np.fromiter((e.name.startswith(_ANNOTATIONS) for e in events), np.bool_, len(events))
             kinds[named & (kinds == Kind.CPU_OP)] = Kind.RANGE
         ts, dur = (np.fromiter(map(of, events), np.float64, len(events)) for of in (_ts, _dur))
         endless = np.isnan(dur)
@@ -74,6 +75,8 @@ class Collector:
             if kind is not Kind.IGNORED:
                 chosen = kinds == kind
                 self._take(kind, Rows(list(compress(events, chosen.tolist())), start[chosen], end[chosen]), text)
+        if self._graphs and graph_edges.MARK in text:
+            self._take_edges(text)
 
     def _kinds_of(self, events: list[Event]) -> NDArray[np.uint8]:
         if isinstance(events[0], Event):
@@ -100,6 +103,11 @@ class Collector:
             tables["syncs"] = samples.finish_syncs(
                 syncs.get(Kind.SYNC), syncs.get(Kind.EVENT_RECORD), tables.get("calls")
             )
+        for _, arrows in self._joined("graph edges"):
+            idle = dict(self._joined(Kind.IDLE_NODE)).get(Kind.IDLE_NODE)
+            tables["ops"], told = graph_edges.edges_of(arrows, tables["ops"], idle)
+            if told is not None:
+                tables["dependencies"] = gpu.finish_dependencies(told, tables["ops"])
         for _, waits in self._joined("dependencies"):
             tables["dependencies"] = gpu.finish_dependencies(waits, tables["ops"])
         return tables
@@ -142,11 +150,25 @@ class Collector:
             for event, args in zip(rows.events, rows.args, strict=True):
                 if event.name == "process_name" and args.name and isinstance(event.pid, int):
                     self.process_names[event.pid] = args.name
+        elif kind is Kind.IDLE_NODE:
+            self._put(kind, graph_edges.idle_nodes(rows))
         elif kind is Kind.UNKNOWN:
             self.unknown.update(e.cat for e in rows.events)
 
+    def _take_edges(self, text: bytes) -> None:
+        """Arrows between nodes of graphs: flows, whose numbers nothing else needs."""
+        events, chosen = graph_edges.flows(text)
+        if not chosen.any():
+            return
+        ts = np.fromiter((e.ts for e in events), np.float64, len(events))
+        at, _, _ = _times(ts[chosen], np.zeros(int(chosen.sum())), text, chosen, np.ones(int(chosen.sum()), np.bool_))
+        self._put("graph edges", graph_edges.ends(list(compress(events, chosen.tolist())), at))
+
     def _put(self, key: _Key, frame: pl.DataFrame | None) -> None:
         if frame is not None and frame.height:
+            self._graphs = self._graphs or (
+                "graph_node" in frame.columns and frame["graph_node"].null_count() < frame.height
+            )
             self._frames.setdefault(key, []).append(frame)
             first = int(frame["start_ns"].to_numpy().min())
             self.earliest_ns = first if self.earliest_ns is None else min(first, self.earliest_ns)

@@ -36,6 +36,13 @@ class Args(Struct, gc=False):
     graph_node: int | None = _named("graph node id")
     op_id: int | None = _named("event id")  # of .pftrace only, as the next
     waits: list[int] | None = _named("event wait ids")
+    # What the program noted of a graph's node when it captured it (torch.cuda.graph_annotations); its text is `name`.
+    autograd_phase: str | None = None
+    stack: str | None = None
+    # Copies whose name does not say it (torch's CUPTI backend).
+    copy_kind: str | int | None = _named("copy kind")
+    src_kind: str | int | None = _named("src kind")
+    dst_kind: str | int | None = _named("dst kind")
     # Host ops and Python functions.
     sequence: int | None = _named("Sequence number")
     fwd_tid: int | None = _named("Fwd thread id")

@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 
 from stepscope.model.columns import COPY_KIND, DEPENDENCY_KIND, MEM_KIND, OP_KIND
+from stepscope.sources.kineto.events import Args
 from stepscope.sources.kineto.names import Names
 from stepscope.sources.kineto.rows import PID, RANK, Rows
 
@@ -31,7 +32,7 @@ def kernels(rows: Rows, names: Names) -> pl.DataFrame:
     grid, block = rows.triple("grid"), rows.triple("block")
     return pl.DataFrame(
         {
-            **_activity(rows),
+            **_activity(rows, names),
             "name": names.ids(rows.names()),
             **{f"grid_{axis}": series for axis, series in zip("xyz", grid, strict=True)},
             **{f"block_{axis}": series for axis, series in zip("xyz", block, strict=True)},
@@ -45,9 +46,13 @@ def kernels(rows: Rows, names: Names) -> pl.DataFrame:
 def copies(rows: Rows, names: Names) -> pl.DataFrame:
     """Copies: direction and kinds of memory are in the name, `Memcpy HtoD (Pinned -> Device)`."""
     parsed = [copy_of(name) for name in rows.names()]
+    if any(kind == "unknown" for kind, _, _ in parsed):
+        parsed = [
+            known if known[0] != "unknown" else _said(args) for known, args in zip(parsed, rows.args, strict=True)
+        ]
     return pl.DataFrame(
         {
-            **_activity(rows),
+            **_activity(rows, names),
             "name": names.ids([f"[memcpy {kind}]" for kind, _, _ in parsed]),
             "copy_kind": pl.Series([kind for kind, _, _ in parsed], dtype=COPY_KIND),
             "bytes": rows.arg("bytes"),
@@ -62,7 +67,7 @@ def copies(rows: Rows, names: Names) -> pl.DataFrame:
 def memsets(rows: Rows, names: Names) -> pl.DataFrame:
     return pl.DataFrame(
         {
-            **_activity(rows),
+            **_activity(rows, names),
             "name": names.ids(["[memset]"] * len(rows)),
             "bytes": rows.arg("bytes"),
             "src_kind": pl.Series([memset_of(name) for name in rows.names()], dtype=MEM_KIND),
@@ -89,7 +94,9 @@ def positive(column: str) -> pl.Expr:
     return pl.when(pl.col(column) > 0).then(pl.col(column)).alias(column)
 
 
-def _activity(rows: Rows) -> dict[str, Any]:
+def _activity(rows: Rows, names: Names) -> dict[str, Any]:
+    node = rows.arg("graph_node")
+    annotated = _annotated(rows, names) if node.null_count() < len(node) else {}
     return {
         **rows.base(),
         "device": rows.small("device"),
@@ -98,8 +105,19 @@ def _activity(rows: Rows) -> dict[str, Any]:
         "correlation": rows.arg("correlation"),
         "context": rows.small("context"),
         "external_id": rows.arg("external"),
-        "graph_node": rows.arg("graph_node"),
+        "graph_node": node,
         "op_id": rows.arg("op_id"),
+        **annotated,
+    }
+
+
+def _annotated(rows: Rows, names: Names) -> dict[str, Any]:
+    """What the program noted of nodes of its graphs."""
+    node = rows.values("graph_node")
+    texts = {"annotation": "name", "annotation_phase": "autograd_phase", "annotation_stack": "stack"}
+    return {
+        column: names.optional(t if n is not None and t else None for n, t in zip(node, rows.values(of), strict=True))
+        for column, of in texts.items()
     }
 
 
@@ -147,6 +165,12 @@ def memset_of(name: str) -> str:
     """Memory that a memset sets, by its name."""
     match = _MEMORY.search(name)
     return _memory(match[1] if match else "")
+
+
+def _said(args: Args) -> tuple[str, str, str]:
+    """The same of a copy whose arguments say it."""
+    kind = copy_of(str(args.copy_kind))[0]
+    return kind, _memory(str(args.src_kind)), _memory(str(args.dst_kind))
 
 
 def _memory(text: str) -> str:

@@ -20,6 +20,7 @@ _SYNC_KINDS = {
     "Stream Sync": "stream_sync",
     "Context Sync": "context_sync",
 }
+_GPU = r"^GPU (\d+) Counters$"
 #: Counters are bytes and percentages: larger numbers are none.
 _LARGEST = 1e30
 
@@ -37,7 +38,10 @@ def counters(rows: Rows, text: bytes, names: Names) -> pl.DataFrame:
                 (row, sample.name if key in ("", "value", sample.name) else f"{sample.name} {key}", float(value))
             )
     index = [row for row, _, _ in found]
-    return base.with_columns(rows.small("device").alias("device"))[index].with_columns(
+    # torch's CUPTI backend says the device in place of a process: `GPU 0 Counters`.
+    of_gpu = pl.Series([e.pid if isinstance(e.pid, str) else None for e in rows.events], dtype=pl.String)
+    device = pl.select(pl.coalesce(rows.small("device"), of_gpu.str.extract(_GPU).cast(pl.Int32, strict=False)))
+    return base.with_columns(device.to_series().alias("device"))[index].with_columns(
         pl.Series("name", names.ids([name for _, name, _ in found])),
         pl.Series("value", [value for _, _, value in found], dtype=pl.Float64),
     )
@@ -143,9 +147,10 @@ def finish_syncs(syncs: pl.DataFrame | None, records: pl.DataFrame | None, calls
     frame = pl.concat(frames, how="diagonal").with_columns(pl.col("stream").fill_null(-1))
     if calls is None:
         return frame
-    times = calls.drop_nulls("correlation").unique(["correlation", RANK], keep="first", maintain_order=True)
+    synchronizing = pl.col("correlation").is_in(frame["correlation"].drop_nulls().unique().implode())  # few of all
+    times = calls.select("correlation", RANK, "start_ns", "end_ns").filter(synchronizing)
     joined = frame.join(
-        times.select("correlation", RANK, "start_ns", "end_ns"),
+        times.unique(["correlation", RANK], keep="first", maintain_order=True),
         on=["correlation", RANK],
         how="left",
         suffix="_call",

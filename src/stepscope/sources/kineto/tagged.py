@@ -20,7 +20,20 @@ from stepscope.sources.kineto.events import Args
 _CALL_ARGS = ("external", "correlation", "rank")
 _KERNEL_ARGS = (
     *("external", "device", "context", "stream", "correlation", "registers", "shared", "grid", "block", "occupancy"),
-    *("graph_node", "op_id", "waits", "collective", "in_elements", "out_elements", "group_size", "dtype", "group"),
+    *(
+        "graph_node",
+        "op_id",
+        "waits",
+        "name",
+        "autograd_phase",
+        "stack",
+        "collective",
+        "in_elements",
+        "out_elements",
+        "group_size",
+        "dtype",
+        "group",
+    ),
     *("group_desc", "group_ranks", "comm_seq", "group_start", "group_stride", "own_rank", "src_rank", "dst_rank"),
     "rank",
 )

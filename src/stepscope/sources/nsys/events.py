@@ -7,16 +7,22 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from stepscope.errors import BadInput
+from stepscope.files import budget
 from stepscope.model.columns import Part
 from stepscope.model.note import noted
-from stepscope.model.source import Chunk, Quality, canonical, conform
-from stepscope.model.spill import kept
+from stepscope.model.schema import TABLES
+from stepscope.model.source import Chunk, Quality, conform, order_of
+from stepscope.model.spill import gathered, kept
 from stepscope.sources.nsys.mapping import GPU_TABLES, NVTX, RUNTIME, Event
 from stepscope.sources.nsys.strings import Names, Strings
 from stepscope.sources.nsys.tables import Field, Only, Tables
+
+#: Of each op, what every part of the table has.
+_IDENTITY = ("proc", *TABLES["ops"].keys)
 
 
 @dataclass
@@ -32,6 +38,8 @@ class Export:
     devices: dict[int, set[int]] = field(default_factory=dict)
     #: The calls that were delivered: `syncs` looks up which of them waited, and they are the largest table of all.
     calls: Chunk | None = None
+    #: What says which op a row is, as delivered, and the rows of the file in that order (None: as they stand).
+    ops: tuple[pl.DataFrame, npt.NDArray[np.uint32] | None] | None = None
 
     @cached_property
     def strings(self) -> Strings:
@@ -147,4 +155,23 @@ def _key(field: Field) -> str:
 def chunk(export: Export, frame: pl.DataFrame, table: str, part: Part, names: Names) -> Chunk:
     """The finished part of a table."""
     export.note_reading()
-    return Chunk(canonical(kept(conform(frame, table, part, export.quality)), table), names.series())
+    shaped = kept(conform(frame, table, part, export.quality))
+    order = order_of(shaped, table)
+    if order is not None:
+        shaped = gathered(shaped, order)
+    if table == "ops" and part == "core" and budget.roomy(8 * shaped.height):
+        export.ops = shaped.select(_IDENTITY), None if order is None else order.astype(np.uint32)
+    return Chunk(shaped, names.series())
+
+
+def beside_ops(export: Export, frame: pl.DataFrame, part: Part) -> Chunk | None:
+    """A part of `ops` whose rows the core has put in order: they are not read and sorted by again.
+
+    `frame` is in file order, and lacks what says which op a row is. None where that is not known, or not of these rows.
+    """
+    if export.ops is None or export.ops[0].height != frame.height:
+        return None
+    export.note_reading()
+    identity, order = export.ops
+    shaped = kept(conform(frame, "ops", part, export.quality).drop(_IDENTITY))
+    return Chunk(identity.hstack(shaped if order is None else gathered(shaped, order)))

@@ -62,9 +62,9 @@ def note_diagnostics(tables: Tables, quality: Quality) -> None:
         if n == "Hostname" and v
     ]
     warnings: Counter[str] = Counter()
-    for severity, said in tables.rows("DIAGNOSTIC_EVENT", field("severity"), text_field("text")):
-        if said and ((severity or 0) >= _WARNING or _LOSS.search(said)):
-            warnings[_public(said, hosts)] += 1
+    for severity, text in tables.rows("DIAGNOSTIC_EVENT", field("severity"), text_field("text")):
+        if text and ((severity or 0) >= _WARNING or _LOSS.search(text)):
+            warnings[_public(text, hosts)] += 1
     losses_first = sorted(warnings.items(), key=lambda item: (not _LOSS.search(item[0]), -item[1], item[0]))
     for warning, count in losses_first[:_MAX_NOTES]:
         times = f" ({count} times)" if count > 1 else ""

@@ -51,10 +51,10 @@ class ParquetTables:
         there = self.columns(table)
         if not there:
             return []
-        found = [f.find(there) for f in fields]
-        frame = self._read(table, list(dict.fromkeys(name for name in found if name is not None)))
+        names = [f.find(there) for f in fields]
+        frame = self._read(table, list(dict.fromkeys(name for name in names if name is not None)))
         with self._errors(table):  # a time beyond what a calendar has
-            columns = [[None] * frame.height if name is None else frame[name].to_list() for name in found]
+            columns = [[None] * frame.height if name is None else frame[name].to_list() for name in names]
         kinds = [f.kind for f in fields]
         return [tuple(map(plain, row, kinds)) for row in zip(*columns, strict=True)]
 

@@ -79,10 +79,10 @@ def domains_of(export: Export, frame: pl.DataFrame, names: Names) -> pl.DataFram
     in_nccl = frame.filter(pl.col("name").is_in(nccl), pl.col("domain_id") != 0).select("proc", "domain_id").unique()
     for proc, number in in_nccl.iter_rows():
         named.setdefault((proc, number), NCCL)
-    known = pl.DataFrame(
+    texts = pl.DataFrame(
         [(*key, names.intern(text), key in recorded) for key, text in sorted(named.items()) if key[1] != 0],
         schema={"proc": pl.Int32, "domain_id": pl.Int64, "domain": pl.UInt32, "domain_recorded": pl.Boolean},
         orient="row",
     )
     key = ["proc", "domain_id"]
-    return frame.select(key).join(known, on=key, how="left", maintain_order="left").select("domain", "domain_recorded")
+    return frame.select(key).join(texts, on=key, how="left", maintain_order="left").select("domain", "domain_recorded")

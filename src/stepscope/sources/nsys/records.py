@@ -10,7 +10,7 @@ from stepscope.model.api_names import api_name
 from stepscope.model.columns import OP_KIND, Part
 from stepscope.model.schema import TABLES
 from stepscope.model.source import Chunk
-from stepscope.sources.nsys.events import Export, chunk, read_events
+from stepscope.sources.nsys.events import Export, beside_ops, chunk, read_events
 from stepscope.sources.nsys.mapping import GRAPH, HOST, KERNEL, MEMCPY, MEMSET, RUNTIME, Event
 from stepscope.sources.nsys.processes import Gpus
 from stepscope.sources.nsys.stacks import python_chains
@@ -21,6 +21,12 @@ from stepscope.sources.nsys.tables import field
 def read_ops(export: Export, part: Part) -> Chunk:
     names = Names()
     wanted = TABLES["ops"].part(part)
+    if part == "launch" and export.ops is not None:
+        own = [c for c in wanted if c not in export.ops[0].columns]
+        rows = (read_events(export, event, own) for event in (KERNEL, MEMCPY, MEMSET, GRAPH))
+        launched = beside_ops(export, pl.concat([f.drop("proc") for f in rows], how="diagonal"), part)
+        if launched is not None:
+            return launched
     if "device_name" in wanted:
         wanted = {**wanted, "device": pl.Int32}
     frames = [

@@ -91,4 +91,4 @@ class NsysSource:
 
     def let_go(self) -> None:
         """Forget what was read, beyond what is known of the file: of one among thousands, nobody is about to ask."""
-        self._export.calls = None
+        self._export.calls = self._export.ops = None

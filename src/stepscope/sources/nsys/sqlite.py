@@ -174,25 +174,25 @@ class SqliteTables:
         return whole
 
     def _typed(
-        self, table: str, found: Mapping[str, tuple[str, Field]], where: str, unread: list[tuple[str, int]]
+        self, table: str, columns: Mapping[str, tuple[str, Field]], where: str, unread: list[tuple[str, int]]
     ) -> pl.DataFrame:
         """A range of rows, in the types that were asked for: as they are, which is fast, else value by value."""
         try:
-            raw = self._arrow(f"SELECT {_wanted(found, _expression)} FROM {_quote(table)}{where}")
+            raw = self._arrow(f"SELECT {_wanted(columns, _expression)} FROM {_quote(table)}{where}")
         except BadInput:  # of several types behind the first batch, or damaged: the second reading tells
             raw = None
         if raw is not None and (
-            raw.is_empty() or all(raw.schema[a] == RAW_DTYPE[f.kind] for a, (_, f) in found.items())
+            raw.is_empty() or all(raw.schema[a] == RAW_DTYPE[f.kind] for a, (_, f) in columns.items())
         ):
             return raw
-        raw = self._arrow(f"SELECT {_wanted(found, _guarded_field)} FROM {_quote(table)}{where}")
-        counts = ", ".join(f"count({_quote(name)})" for name, _ in found.values())
+        raw = self._arrow(f"SELECT {_wanted(columns, _guarded_field)} FROM {_quote(table)}{where}")
+        counts = ", ".join(f"count({_quote(name)})" for name, _ in columns.values())
         (present,) = self._query(f"SELECT {counts or 'NULL'} FROM {_quote(table)}{where}")
-        for (alias, (name, f)), count in zip(found.items(), present, strict=False):
+        for (alias, (name, f)), count in zip(columns.items(), present, strict=False):
             lost = int(count or 0) - (raw.height - raw[alias].null_count()) if f.kind != "bytes" else 0
             if lost > 0:
                 unread.append((name, lost))
-        return raw.with_columns(pl.col(a).cast(RAW_DTYPE[f.kind]) for a, (_, f) in found.items())
+        return raw.with_columns(pl.col(a).cast(RAW_DTYPE[f.kind]) for a, (_, f) in columns.items())
 
     def _ranges(self, table: str) -> list[str]:
         """Conditions that split the table into ranges of rows, in file order."""
@@ -278,8 +278,8 @@ def _workers() -> int:
     return min(8, os.cpu_count() or 1)
 
 
-def _wanted(found: Mapping[str, tuple[str, Field]], expression: Callable[[str, Field], str]) -> str:
-    return ", ".join(f"{expression(name, f)} AS {_quote(alias)}" for alias, (name, f) in found.items()) or "NULL"
+def _wanted(columns: Mapping[str, tuple[str, Field]], expression: Callable[[str, Field], str]) -> str:
+    return ", ".join(f"{expression(name, f)} AS {_quote(alias)}" for alias, (name, f) in columns.items()) or "NULL"
 
 
 def _expression(column: str, field: Field) -> str:

@@ -20,7 +20,7 @@ _ENTRIES, _ITEMS = 11, 12
 def members(trace: Trace, start: I64, end: I64) -> tuple[pl.Series, pl.Series]:
     """The name and the value of each argument at these places, as JSON texts. Nested values: a level at a time."""
     members_of = fields(trace.buffer, start, end)
-    found = [
+    parts = [
         _numbers(members_of, _BOOL, lambda v: pl.Series(np.where(v != 0, "true", "false"))),
         _numbers(members_of, _UNSIGNED, lambda v: pl.Series(v).cast(pl.String)),
         _numbers(members_of, _SIGNED, lambda v: pl.Series(v.view(np.int64)).cast(pl.String)),
@@ -36,7 +36,7 @@ def members(trace: Trace, start: I64, end: I64) -> tuple[pl.Series, pl.Series]:
         _bytes(trace, members_of, _NAME, quote=True),
     ]
     # Of a list without items nothing is written at all.
-    return _laid_out(names, len(start), '""'), _laid_out(found, len(start), "[]")
+    return _laid_out(names, len(start), '""'), _laid_out(parts, len(start), "[]")
 
 
 def objects(of: I64, names: pl.Series, values: pl.Series, count: int) -> pl.Series:
@@ -91,9 +91,9 @@ def _joined(of: I64, parts: pl.Series, count: int, opening: str, closing: str) -
     return rows.select(opening + pl.col("part").fill_null("") + closing).to_series()
 
 
-def _laid_out(found: list[tuple[I64, pl.Series]], count: int, default: str) -> pl.Series:
-    of = np.concatenate([rows for rows, _ in found])
-    texts = pl.concat([texts for _, texts in found])
+def _laid_out(parts: list[tuple[I64, pl.Series]], count: int, default: str) -> pl.Series:
+    of = np.concatenate([rows for rows, _ in parts])
+    texts = pl.concat([texts for _, texts in parts])
     at = np.full(count, len(texts), np.int64)
     at[of] = np.arange(len(of))
     return pl.concat([texts, pl.Series([default], dtype=pl.String)]).gather(at)

@@ -70,9 +70,9 @@ class _Arguments:
         self._parts: dict[int, list[tuple[I64, I64]]] = {}
         self._texts: dict[int, str] = {}
 
-    def visit(self, trace: Trace, found: Fields) -> None:
-        parts = fields(trace.buffer, found.start, found.end)
-        count = len(found.of)
+    def visit(self, trace: Trace, packet: Fields) -> None:
+        parts = fields(trace.buffer, packet.start, packet.end)
+        count = len(packet.of)
         name = parts.last(1, count, 0)
         value = np.zeros(count, np.int64)
         for number in (2, 3, 4, 5, 17):
@@ -80,8 +80,8 @@ class _Arguments:
             value[parts.of[mine]] = parts.value[mine].view(np.int64)
         for number in np.unique(name).tolist():
             mine = np.flatnonzero(name == number)
-            order = np.argsort(found.of[mine])
-            self._parts.setdefault(number, []).append((found.of[mine][order], value[mine][order]))
+            order = np.argsort(packet.of[mine])
+            self._parts.setdefault(number, []).append((packet.of[mine][order], value[mine][order]))
 
     def of(self, trace: Trace, rows: I64, columns: Iterable[Column]) -> list[pl.Series]:
         """The columns of these events; null where an event does not have one. `rows` are ascending."""

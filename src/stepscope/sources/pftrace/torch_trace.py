@@ -37,10 +37,12 @@ _STAGES = {"Kernel": "kernel", "Memcpy": "gpu_memcpy", "Memset": "gpu_memset", "
 #: Arguments of stages by the names that Kineto has for them; those that are numbers are written as texts.
 _RENAMED = {"device id": "device", "context id": "context", "stream id": "stream"}
 _WHOLE = (
-    "device", "context", "stream", "correlation", "bytes", "graph node id", "In msg nelems", "Out msg nelems",
-    "Group size", "Seq", "Rank", "Src Rank", "Dst Rank", "Global rank start", "Global rank stride",
+    "device", "context", "stream", "correlation", "bytes", "graph node id", "In msg nelems",
+    "Out msg nelems", "Group size", "Seq", "Rank", "Src Rank", "Dst Rank", "Global rank start", "Global rank stride",
 )  # fmt: skip
 _LAUNCH_ARGUMENTS = {"registers_per_thread": "registers per thread", "shared_mem_dynamic": "shared memory"}
+#: Descriptions of counters are numbered from 1, one for each GPU.
+_MOST_DESCRIBED = 4096
 _NOT_TORCH = (
     "a Perfetto trace that is neither torch.profiler's nor an export of stepscope",
     "give a .pftrace that torch (2.15 or newer) or `stepscope export` wrote",
@@ -55,9 +57,9 @@ def as_json(path: Path) -> bytes:
     """The trace as torch's JSON."""
     given: list[pl.DataFrame] = []
 
-    def visit(trace: Trace, found: Fields) -> None:
-        names, values = members(trace, found.start, found.end)
-        given.append(pl.DataFrame({"of": found.of, "name": names, "value": values}))
+    def visit(trace: Trace, packet: Fields) -> None:
+        names, values = members(trace, packet.start, packet.end)
+        given.append(pl.DataFrame({"of": packet.of, "name": names, "value": values}))
 
     trace = read(path, visit)
     assert trace.events is not None and trace.stages is not None
@@ -110,16 +112,16 @@ def _owners(trace: Trace, events: Events, rows: I64) -> tuple[I64, I64]:
 def _gpu(trace: Trace, base: int) -> pl.Series:
     assert trace.stages is not None
     time, start, end = trace.stages
-    told = fields(trace.buffer, start, end)
+    message = fields(trace.buffer, start, end)
     count = len(time)
-    stage = told.last(14, count, 0)
+    stage = message.last(14, count, 0)
     stages = {n: _STAGES[t] for n, t in trace.texts.get(GPU_SPECIFICATIONS, {}).items() if t in _STAGES}
     kind = pl.Series([stages.get(s) for s in stage.tolist()], dtype=pl.String)
-    title = pl.Series([trace.text(NAMES, n) for n in told.last(20, count, 0).tolist()], dtype=pl.String)
+    title = pl.Series([trace.text(NAMES, n) for n in message.last(20, count, 0).tolist()], dtype=pl.String)
     plain = pl.Series([trace.text(GPU_SPECIFICATIONS, s) for s in stage.tolist()], dtype=pl.String)
     title = pl.select(pl.when(title == "").then(plain).otherwise(title)).to_series()
-    extra = _extra(trace, told.numbered(6))
-    parts = pl.concat([extra, _launches(trace, told.numbered(21)), waits_of(told, kind.is_not_null().to_numpy())])
+    extra = _extra(trace, message.numbered(6))
+    parts = pl.concat([extra, _launches(trace, message.numbered(21)), waits_of(message, kind.is_not_null().to_numpy())])
     arguments = objects(parts["of"].to_numpy(), parts["name"], parts["value"], count)
     stream = np.zeros(count, np.int64)
     streams = extra.filter(pl.col("name") == '"stream"')
@@ -127,17 +129,17 @@ def _gpu(trace: Trace, base: int) -> pl.Series:
     lines = _lines(
         quoted(kind.fill_null("")),
         quoted(title),
-        (told.last(11, count, 0), stream),
-        (time - base, told.last(2, count, 0)),
+        (message.last(11, count, 0), stream),
+        (time - base, message.last(2, count, 0)),
         arguments,
     )
     return lines.filter(kind.is_not_null())
 
 
-def _extra(trace: Trace, found: Fields) -> pl.DataFrame:
+def _extra(trace: Trace, packet: Fields) -> pl.DataFrame:
     """The texts of stages, as JSON."""
-    parts = fields(trace.buffer, found.start, found.end)
-    count = len(found.of)
+    parts = fields(trace.buffer, packet.start, packet.end)
+    count = len(packet.of)
     texts = []
     for number in (1, 2):
         mine = parts.numbered(number)
@@ -147,12 +149,12 @@ def _extra(trace: Trace, found: Fields) -> pl.DataFrame:
     name = texts[0].replace(_RENAMED)
     whole = name.is_in(list(_WHOLE)) & texts[1].str.contains(r"^-?[0-9]+$")
     value = pl.select(pl.when(whole).then(texts[1]).otherwise(quoted(texts[1]))).to_series()
-    return pl.DataFrame({"of": found.of, "name": quoted(name), "value": value})
+    return pl.DataFrame({"of": packet.of, "name": quoted(name), "value": value})
 
 
-def _launches(trace: Trace, found: Fields) -> pl.DataFrame:
+def _launches(trace: Trace, packet: Fields) -> pl.DataFrame:
     """Sizes of kernels' grids and blocks, registers and shared memory."""
-    parts = fields(trace.buffer, found.start, found.end)
+    parts = fields(trace.buffer, packet.start, packet.end)
     frames = [pl.DataFrame(schema={"of": pl.Int64, "name": pl.String, "value": pl.String})]
     for number, name in ((1, "grid"), (2, "block")):
         mine = parts.numbered(number)
@@ -160,7 +162,7 @@ def _launches(trace: Trace, found: Fields) -> pl.DataFrame:
         axes = [pl.Series(sizes.last(axis, len(mine.of), 1)).cast(pl.String) for axis in (1, 2, 3)]
         text = pl.select("[" + pl.concat_str(axes, separator=", ") + "]").to_series() if len(mine.of) else axes[0]
         names = pl.Series([f'"{name}"'] * len(mine.of), dtype=pl.String)
-        frames.append(pl.DataFrame({"of": found.of[mine.of], "name": names, "value": text}))
+        frames.append(pl.DataFrame({"of": packet.of[mine.of], "name": names, "value": text}))
     given = parts.numbered(3)
     inner = fields(trace.buffer, given.start, given.end)
     argument = inner.last(1, len(given.of), 0)
@@ -169,7 +171,7 @@ def _launches(trace: Trace, found: Fields) -> pl.DataFrame:
         of = np.flatnonzero(argument == number)
         if called in _LAUNCH_ARGUMENTS and len(of):
             names = pl.Series([f'"{_LAUNCH_ARGUMENTS[called]}"'] * len(of), dtype=pl.String)
-            frames.append(pl.DataFrame({"of": found.of[given.of[of]], "name": names, "value": value.gather(of)}))
+            frames.append(pl.DataFrame({"of": packet.of[given.of[of]], "name": names, "value": value.gather(of)}))
     return pl.concat(frames)
 
 
@@ -178,7 +180,7 @@ def _counters(trace: Trace, base: int) -> pl.Series:
     assert trace.samples is not None
     time, start, end = trace.samples
     parts = fields(trace.buffer, start, end)
-    device = parts.last(3, len(time), 0)
+    device = np.maximum(parts.last(3, len(time), -1), _described_gpu(trace, parts.last(4, len(time), 0)))
     given = parts.numbered(2)
     one = fields(trace.buffer, given.start, given.end)
     count = len(given.of)
@@ -196,6 +198,17 @@ def _counters(trace: Trace, base: int) -> pl.Series:
         ]
     )  # fmt: skip
     return frame.filter(pl.col("value").is_finite()).select(text.alias("line")).to_series()
+
+
+def _described_gpu(trace: Trace, described: I64) -> I64:
+    """The GPU of samples that name a description in place of one; 0 where nothing says."""
+    start, end = trace.specifications.get(GPU_COUNTERS, (np.empty(0, np.int64), np.empty(0, np.int64)))
+    one = fields(trace.buffer, start, end)
+    gpus = np.zeros(_MOST_DESCRIBED, np.int64)
+    number = one.last(1, len(start), 0)
+    known = (number >= 0) & (number < len(gpus))
+    gpus[number[known]] = one.last(3, len(start), 0)[known]
+    return gpus[np.where((described >= 0) & (described < len(gpus)), described, 0)]
 
 
 def _counter_names(trace: Trace) -> dict[int, str]:

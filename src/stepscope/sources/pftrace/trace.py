@@ -116,11 +116,11 @@ def _decode(trace: Trace, visit: Visit) -> None:
         trace.begins = trace.begins if first else int(time[0])
         _descriptors(trace, packet.numbered(_DESCRIPTOR))
         _interned(trace, packet.numbered(_INTERNED))
-        found = packet.numbered(_EVENT).by_message()
-        made, arguments = _events(trace.buffer, time, found)
+        event = packet.numbered(_EVENT).by_message()
+        made, arguments = _events(trace.buffer, time, event)
         visit(trace, replace(arguments, of=arguments.of + done))
         events.append(made)
-        done += len(found.of)
+        done += len(event.of)
         for number, kept in ((_STAGE, stages), (_COUNTERS, samples)):
             mine = packet.numbered(number).by_message()
             kept.append((time[mine.of], mine.start, mine.end))
@@ -135,10 +135,10 @@ def _decode(trace: Trace, visit: Visit) -> None:
     trace.samples = (*(np.concatenate([s[k] for s in samples]) for k in range(3)),)  # type: ignore[assignment]
 
 
-def _descriptors(trace: Trace, found: Fields) -> None:
+def _descriptors(trace: Trace, packet: Fields) -> None:
     """The tracks. There are few: one by one."""
-    parts = fields(trace.buffer, found.start, found.end)
-    for row in range(len(found.of)):
+    parts = fields(trace.buffer, packet.start, packet.end)
+    for row in range(len(packet.of)):
         mine = parts.where(parts.of == row)
         one = {int(n): i for i, n in enumerate(mine.number.tolist())}
         uuid = int(mine.value[one[1]]) if 1 in one else 0
@@ -165,13 +165,13 @@ def _text(trace: Trace, mine: Fields, one: dict[int, int], number: int) -> str:
     return trace.buffer.text(int(mine.start[one[number]]), int(mine.end[one[number]])) if number in one else ""
 
 
-def _interned(trace: Trace, found: Fields) -> None:
+def _interned(trace: Trace, packet: Fields) -> None:
     """Texts by their numbers: distinct ones only, so one by one."""
-    parts = fields(trace.buffer, found.start, found.end)
+    parts = fields(trace.buffer, packet.start, packet.end)
     for kind in np.unique(parts.number).tolist():
         mine = parts.numbered(kind)
-        known = trace.specifications.get(kind, (_NONE, _NONE))
-        trace.specifications[kind] = (np.append(known[0], mine.start), np.append(known[1], mine.end))
+        specified = trace.specifications.get(kind, (_NONE, _NONE))
+        trace.specifications[kind] = (np.append(specified[0], mine.start), np.append(specified[1], mine.end))
         entries = fields(trace.buffer, mine.start, mine.end)
         number = entries.last(1, len(mine.of), 0)
         texts = entries.numbered(2)
@@ -182,15 +182,15 @@ def _interned(trace: Trace, found: Fields) -> None:
         )
 
 
-def _events(buffer: Buffer, time: I64, found: Fields) -> tuple[Events, Fields]:
+def _events(buffer: Buffer, time: I64, event: Fields) -> tuple[Events, Fields]:
     """The events of some packets, and where their arguments are."""
-    parts = fields(buffer, found.start, found.end)
-    count = len(found.of)
+    parts = fields(buffer, event.start, event.end)
+    count = len(event.of)
     value = parts.last(44, count, 0).view(np.uint64)
     whole = parts.numbered(30)
     value[whole.of] = whole.value.view(np.int64).astype(np.float64).view(np.uint64)
     made = Events(
-        time[found.of],
+        time[event.of],
         parts.last(9, count, 0),
         parts.last(11, count, 0),
         parts.last(10, count, 0),

@@ -19,9 +19,8 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
-
 from stepscope.errors import BadInput
+from stepscope.sources.pickled.refusals import Kind
 from stepscope.sources.pickled.values import EMPTY, GONE, Fields, Items, Sink, TooMuch
 
 #: Bytes read at a time.
@@ -42,23 +41,6 @@ _SKIPPED = 1024
 _PER_ENTRY = 8
 #: Lists of seen things that are remembered by their bytes: a cache.
 _LISTS = 1 << 18
-
-
-class Kind(msgspec.Struct, frozen=True):
-    """What a pickle is supposed to be, for refusals: its noun, how to get another, and what alone it holds."""
-
-    noun: str
-    again: str
-    holds: str
-
-
-#: Opcodes by which a pickle runs code or makes objects, for the refusal.
-_CALLS = {
-    b"c": "a global", b"\x93": "a global", b"i": "an instance", b"o": "an object", b"R": "a call", b"b": "a state",
-    b"\x81": "an object", b"\x92": "an object", b"P": "a persistent id", b"Q": "a persistent id",
-    b"\x82": "an extension", b"\x83": "an extension", b"\x84": "an extension",
-    b"\x97": "a buffer", b"\x98": "a buffer",
-}  # fmt: skip
 
 #: `] MEMOIZE ( GET GET … e`: a list of things that were seen before. Stacks are nearly always that.
 _SEEN_LIST = re.compile(rb"\x94\(((?>(?:h.|j....)+))e", re.DOTALL)
@@ -102,18 +84,8 @@ class Machine:
         ) as error:  # an operand of another kind than expected
             raise self._bad(f"is not a valid pickle ({type(error).__name__})") from None
 
-    def _bad(self, what: str, hint: str | None = None) -> BadInput:
-        return BadInput(f"{self._name}: {what}", hint or self._kind.again)
-
-    def _refuse(self, opcode: int, at: int) -> BadInput:
-        code = bytes([opcode])
-        where = f"at byte {self._passed + at}"
-        if code in _CALLS:
-            return self._bad(
-                f"holds {_CALLS[code]} {where}, which could run code: refused, and nothing was run",
-                f"{self._kind.holds} holds only lists, dicts, texts and numbers",
-            )
-        return self._bad(f"has the opcode {code!r} {where}, which no {self._kind.noun} has")
+    def _bad(self, what: str) -> BadInput:
+        return self._kind.bad(self._name, what)
 
     def _more(self, at: int) -> None:
         """The buffer without what lies before `at`, and with what follows."""
@@ -260,7 +232,7 @@ class Machine:
                     raise IndexError
                 return stack.pop()
             else:
-                raise self._refuse(code, at - 1)
+                raise self._kind.refused(self._name, code, self._passed + at - 1)
 
     def _memoize(self, value: Any, at: int) -> None:
         memo = self._memo

@@ -8,8 +8,9 @@ and `pp:queue_depth_out=1` say how deep the queues between the stages were.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import polars as pl
 
@@ -22,6 +23,26 @@ from stepscope.sources.pipelinelog.records import LEADER, Log, Process, parse
 
 _INTERVALS = (("pp:stage0:A", "tA0", "tA1"), ("pp:stage0:decode", "tRecv", "tDecode"), ("pp:stage1:B", "tB0", "tB1"))
 _MOMENTS = (("pp:send", "tSend"), ("pp:emit", "tEmit"))
+
+
+class _Range(TypedDict):
+    proc: int
+    tid: int
+    name: str
+    start_ns: int
+    end_ns: int
+    kind: str
+    closed: bool
+
+
+class _Timer(TypedDict):
+    proc: int
+    row: int
+    name: str
+    k: int | None
+    dur_ns: int
+    synchronized: bool
+    under: str | None
 
 
 class PipelineLog:
@@ -62,7 +83,7 @@ class PipelineLog:
         return Chunk(conform(frame, table, part), names)
 
     def _ranges(self, log: Log) -> tuple[pl.DataFrame, pl.Series]:
-        rows: list[dict[str, Any]] = []
+        rows: list[_Range] = []
         half = backward = 0
         for who, k in dict.fromkeys((who, k) for who, k, _ in log.stamps):
             of = {
@@ -83,19 +104,27 @@ class PipelineLog:
             self.quality.note(noted("rows-left-out/half", number=half))
         if backward:
             self.quality.note(noted("rows-left-out/backwards", number=backward))
-        at = {**rows[0], "kind": "mark", "end_ns": rows[0]["start_ns"]} if rows else {}
-        rows += [{**at, "name": f"pp:queue_depth_{queue}={depth}"} for queue, depth in log.depths.items() if at]
+        if rows:
+            at: _Range = {**rows[0], "kind": "mark", "end_ns": rows[0]["start_ns"]}
+            rows += [{**at, "name": f"pp:queue_depth_{queue}={depth}"} for queue, depth in log.depths.items()]
         return _table(rows, "ranges")
 
-    def _range(self, who: Process, text: str, start: int, end: int, kind: str = "startend") -> dict[str, Any]:
+    def _range(self, who: Process, text: str, start: int, end: int, kind: str = "startend") -> _Range:
         proc = list(self._ranks).index(who)
         return {"proc": proc, "tid": 0, "name": text, "start_ns": start, "end_ns": end, "kind": kind, "closed": True}
 
     def _timers(self, log: Log) -> tuple[pl.DataFrame, pl.Series]:
         procs = {who: i for i, who in enumerate(self._ranks)}
-        rows = [
-            {"proc": procs[t.process], "row": i, "name": t.block, "k": t.k, "dur_ns": t.dur_ns}
-            | {"synchronized": t.synchronized, "under": t.under}
+        rows: list[_Timer] = [
+            {
+                "proc": procs[t.process],
+                "row": i,
+                "name": t.block,
+                "k": t.k,
+                "dur_ns": t.dur_ns,
+                "synchronized": t.synchronized,
+                "under": t.under,
+            }
             for i, t in enumerate(log.timers)
         ]
         return _table(rows, "timers")
@@ -110,10 +139,13 @@ def _ranks(log: Log) -> dict[Process, int]:
     return dict(sorted(ranks.items(), key=lambda item: item[1]))
 
 
-def _table(rows: list[dict[str, Any]], table: str) -> tuple[pl.DataFrame, pl.Series]:
+def _table(rows: Sequence[Mapping[str, object]], table: str) -> tuple[pl.DataFrame, pl.Series]:
     names: dict[str, int] = {}
     ids = [key for key in ("name", "under") if rows and key in rows[0]]
-    coded = [row | {key: names.setdefault(row[key], len(names)) for key in ids if row[key] is not None} for row in rows]
+    coded = [
+        {**row, **{key: names.setdefault(str(row[key]), len(names)) for key in ids if row[key] is not None}}
+        for row in rows
+    ]
     texts = pl.Series("name", list(names), dtype=pl.String)
     if not coded:
         return empty(table), texts

@@ -126,13 +126,13 @@ class Collector:
     def _stack(self, into: object, batch: list[Any]) -> Stack:
         before = into.frames if isinstance(into, Stack) else ()
         ids = before + tuple([frame.id for frame in batch])
-        known = self.stacks.get(ids)
-        if known is None:
-            known = self.stacks[ids] = Stack(len(self.stacks), ids)
+        stack = self.stacks.get(ids)
+        if stack is None:
+            stack = self.stacks[ids] = Stack(len(self.stacks), ids)
             self._depth += len(ids)
             if self._depth > _FRAMES:
                 raise TooMuch(f"has over {_FRAMES} frames in different stacks")
-        return known
+        return stack
 
     # -- columns -------------------------------------------------------------------------------------------------------
 

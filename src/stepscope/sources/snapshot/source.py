@@ -24,7 +24,8 @@ from stepscope.model.columns import ALLOC_ACTION, BLOCK_STATE, Part
 from stepscope.model.note import noted
 from stepscope.model.schema import TABLES, empty
 from stepscope.model.source import Chunk, Quality, SourceInfo, canonical, conform, process_table
-from stepscope.sources.pickled.machine import Kind, Machine
+from stepscope.sources.pickled.machine import Machine
+from stepscope.sources.pickled.refusals import Kind
 from stepscope.sources.pickled.values import Fields
 from stepscope.sources.snapshot.collect import CODES, UNKNOWN, Collector, moment
 

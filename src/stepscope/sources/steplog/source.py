@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -17,6 +17,15 @@ from stepscope.model.source import Chunk, Quality, SourceInfo, canonical, confor
 
 #: Half a century: longer times are none.
 _LONGEST_NS = 1 << 60
+
+
+class _Step(NamedTuple):
+    """A line of the log."""
+
+    rank: int
+    name: str
+    ns: int
+    began: int | None
 
 
 class StepLog:
@@ -35,7 +44,7 @@ class StepLog:
             raise BadInput(f"{path}: no line is a step", 'log a line {"step": 12, "ns": 57123456} per step')
         if lost:
             self.quality.note(noted("file-cut-short/lines", number=lost))
-        self._ranks = sorted({s["rank"] for s in steps})
+        self._ranks = sorted({step.rank for step in steps})
         self._frame, self._names = _ranges(steps, self._ranks)
 
     def processes(self) -> pl.DataFrame:
@@ -53,9 +62,10 @@ class StepLog:
         return Chunk(conform(self._frame, table, part), self._names) if table == "ranges" else Chunk(empty(table, part))
 
 
-def _steps(lines: list[str], rank: int) -> tuple[list[dict[str, Any]], int]:
+def _steps(lines: list[str], rank: int) -> tuple[list[_Step], int]:
     """Lines that are steps, and how many cannot be read."""
-    steps, lost = [], 0
+    steps: list[_Step] = []
+    lost = 0
     for line in filter(str.strip, lines):
         try:
             record = json.loads(line)
@@ -67,12 +77,12 @@ def _steps(lines: list[str], rank: int) -> tuple[list[dict[str, Any]], int]:
         own = record.get("rank", rank)
         began = record.get("began_ns")
         steps.append(
-            {
-                "rank": own if _whole(own) else rank,
-                "step": str(record["step"])[:100],
-                "ns": int(record["ns"]),
-                "began": int(began) if began is not None and _whole(began) else None,
-            }
+            _Step(
+                rank=own if _whole(own) else rank,
+                name=str(record["step"])[:100],
+                ns=int(record["ns"]),
+                began=int(began) if began is not None and _whole(began) else None,
+            )
         )
     return steps, lost
 
@@ -82,17 +92,17 @@ def _whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _LONGEST_NS
 
 
-def _ranges(steps: list[dict[str, Any]], ranks: list[int]) -> tuple[pl.DataFrame, pl.Series]:
+def _ranges(steps: list[_Step], ranks: list[int]) -> tuple[pl.DataFrame, pl.Series]:
     """Ranges of all ranks: where a begin is not told, a step follows the one before it at once."""
     names: dict[str, int] = {}
-    rows: list[dict[str, Any]] = []
+    rows: list[tuple[int, int, int, int]] = []
     ends: dict[int, int] = {}
-    for s in steps:
-        start = ends.get(s["rank"], 0) if s["began"] is None else s["began"]
-        ends[s["rank"]] = start + s["ns"]
-        name = names.setdefault(f"step {s['step']}", len(names))
-        rows.append({"proc": ranks.index(s["rank"]), "start_ns": start, "end_ns": start + s["ns"], "name": name})
-    frame = pl.DataFrame(rows).with_columns(
+    for step in steps:
+        start = ends.get(step.rank, 0) if step.began is None else step.began
+        ends[step.rank] = start + step.ns
+        name = names.setdefault(f"step {step.name}", len(names))
+        rows.append((ranks.index(step.rank), start, start + step.ns, name))
+    frame = pl.DataFrame(rows, schema=["proc", "start_ns", "end_ns", "name"], orient="row").with_columns(
         pl.lit(0, pl.Int64).alias("tid"), pl.lit("pushpop").alias("kind"), pl.lit(value=True).alias("closed")
     )
     return canonical(frame, "ranges"), pl.Series("name", list(names), dtype=pl.String)
