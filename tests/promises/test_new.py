@@ -16,7 +16,7 @@ from promises.pair import Said
 from stepscope import api
 
 PROGRAMS = Path(new.__file__).parent / "programs"
-ALL = (*new.table(), *new.table("awaiting"))
+ALL = (*new.table(), *new.table("captured"))
 OF_THE_RUN = [row for row in new.table() if row["row"].startswith("C")]
 
 
@@ -36,13 +36,13 @@ def test_rows_are_faults_of_programs() -> None:
 
 
 def test_each_fault_of_the_table_costs_something() -> None:
-    for row in ALL:
+    for row in new.table():
         assert statistics.fmean(row["with_ms"]) > statistics.fmean(row["without_ms"]), (row["program"], row["fault"])
 
 
 def test_captures_and_rows_are_the_same() -> None:
-    of_rows = {(row["program"], row["fault"]) for row in new.table()} | set(new.twins())
-    named = {new.archive(*one, tool).name for one in of_rows for tool in new.TOOLS}
+    named = {new.archive(row["program"], row["fault"], tool).name for row in ALL for tool in row["tools"]}
+    named |= {new.archive(*twin, tool).name for twin in new.twins() for tool in new.TOOLS}
     assert {path.name for path in new.DATA.glob("*.tar.xz")} == named
 
 
@@ -64,6 +64,11 @@ def test_steps_are_as_many_as_were_asked_for(row: dict[str, Any], tool: str, tmp
     assert profile.iterations().rows.height == asked
 
 
+def test_what_was_asked_before_anything_was_mended_is_counted() -> None:
+    """Two captures of each row; the counts are of the commit that is named there, and stay."""
+    assert 2 * sum(row.get("blind", False) for row in new.table()) == new._file()["blind"]["captures"]
+
+
 def answer(truth: float | None, *said: Said) -> new.Answer:
     return new.Answer("A1", "gpt", "by-hand", "nsys", 40.0, truth, ("attention",), said)
 
@@ -75,7 +80,8 @@ def test_what_the_table_says() -> None:
     assert answer(20.0, slowed, other, near).verdict == "named, -10%"
     assert answer(20.0, far).verdict == "named, -75% (off)"
     assert answer(20.0, other, other, near).verdict == "not named"
-    assert answer(None, near).verdict == ""
+    assert answer(None, near).verdict == "named, not timed"
+    assert replace(answer(None, near), row="").verdict == ""
     unsure = replace(answer(20.0, far), error_ms=6.0)
     assert unsure.verdict == "named, -75% (truth unsure)" and not unsure.kept
     assert "| host-sync 30 ms (possible) | – | not named |" in new.text([answer(20.0, slowed, other)])
