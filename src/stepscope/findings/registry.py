@@ -16,6 +16,8 @@ from stepscope.model.note import Note
 
 if TYPE_CHECKING:
     from stepscope.findings.case import Case
+    from stepscope.findings.evidence.sequence import Sequence
+    from stepscope.intervals.arrays import F64, Mask
 
 #: The detector of an id is the file of that name in `findings/detectors`.
 DETECTORS = (
@@ -105,6 +107,12 @@ def _detector(module: ModuleType) -> Detector:
 def remedy(cause: str) -> Callable[[Case], Change]:
     """What takes a cause out of the step."""
     function: Callable[[Case], Change] = _module(cause).remedy
+    return function
+
+
+def claim(cause: str) -> Callable[[Sequence, Mask], F64]:
+    """Which kernels a cause of wasted compute takes, and what would be left of each: `evidence/claims.py`."""
+    function: Callable[[Sequence, Mask], F64] = _module(cause).claim
     return function
 
 

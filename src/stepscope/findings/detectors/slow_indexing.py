@@ -1,19 +1,79 @@
 """Gradients of gathered rows: sorts of the index, and dense gradients of tables of which few rows were used.
 
-What it could save is the step replayed without those sorts, without filling such gradients, and without the part
-of the optimizer's step that passes over them (`evidence/indexing.py`).
+What it could save is the step replayed without those sorts, without filling such gradients, and without the part of the
+optimizer's step that passes over them.
+
+In the backward pass an index is sorted so that rows that come twice are added in order (`index_put` with accumulate,
+embeddings): `index_add_` and sparse gradients need no sort. A gradient of a table is as large as the table: it is
+filled with zeros, and the optimizer passes over all of it. Where that takes longer than the scattering itself, few rows
+are touched: a sparse gradient has these alone. A tensor is a table's where it is filled within a segment that scatters
+to a table, and of its size the optimizer's kernels have a share.
 """
 
 from __future__ import annotations
 
+import numpy as np
+
+from stepscope.derive.work.roles import Role
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.claims import claimed
+from stepscope.findings.evidence.sequence import SAME_SIZE, SMALL_TENSOR, Sequence
 from stepscope.findings.evidence.wasted import Told
 from stepscope.findings.texts import advice, title
+from stepscope.intervals.arrays import F64, I64, Mask
 from stepscope.model.statement import several
+from stepscope.model.threshold import Threshold
 from stepscope.model.units import about
 
 ID = "slow-indexing"
+
+MOSTLY_ZEROS = Threshold(
+    2.0,
+    "times the scattering",
+    "filling a table with zeros takes less than scattering to most of its rows",
+    ("tests/findings/test_slow_indexing.py", "h200/hf/hf1_healthy.sqlite"),
+)
+
+
+_SCATTERED = r"(?i)embedding\w*(backward|_grad)|compute_grad_weight|sum_and_scatter|krn_partial|indexing_backward"
+#: Kernels that have a fill before them and no table: they choose, and do not scatter.
+_FUSED_STEP = r"(?i)multi_tensor_apply|fused_?adam"
+
+
+def claim(sequence: Sequence, free: Mask) -> F64:
+    """What is left of each kernel that another formulation would not need: nothing; NaN for others."""
+    left = np.full(len(sequence.ops), np.nan)
+    scattered = sequence.data.profile.names_with(_SCATTERED)[sequence.data.name[sequence.ops]] & sequence.back
+    if not scattered.any():
+        return left
+    near = np.isin(sequence.stretch, np.unique(sequence.stretch[scattered])) & sequence.back
+    left[free & near & sequence.kinds.are(Role.SORT)] = 0.0
+    fills = near & sequence.kinds.are(Role.FILL) & (sequence.sizes.elements >= SMALL_TENSOR.value)
+    tables = np.flatnonzero(fills)
+    if not len(tables) or sequence.ns[tables].sum() < MOSTLY_ZEROS.value * sequence.ns[scattered].sum():
+        return left
+    left[tables[free[tables]]] = 0.0
+    _step(sequence, tables, free, left)
+    return left
+
+
+def _step(sequence: Sequence, tables: I64, free: Mask, left: F64) -> None:
+    """The optimizer's kernels: of a kernel for one tensor, those of the tables' sizes; of one for many, a share."""
+    at = np.flatnonzero(free & sequence.optimizer & ~np.isnan(sequence.sizes.elements))
+    if not len(at):
+        return
+    sizes = np.unique(sequence.sizes.elements[tables])
+    elements = sequence.sizes.elements[at]
+    nearest = sizes[np.argmin(np.abs(elements[:, None] - sizes[None, :]), axis=1)]
+    alone = np.abs(elements / nearest - 1) < SAME_SIZE.share
+    left[at[alone]] = 0.0
+    listed = sequence.data.profile.names_with(_FUSED_STEP)[sequence.data.name[sequence.ops[at]]] & ~alone
+    rows = at[listed]
+    if len(rows) and not alone.any():
+        by_name = np.unique(sequence.data.name[sequence.ops[rows]], return_inverse=True)[1]
+        whole = np.bincount(by_name, weights=sequence.sizes.elements[rows])[by_name]
+        kept = np.clip(1 - float(sequence.sizes.elements[tables].sum()) / whole, 0.0, 1.0)
+        left[rows[kept < 1]] = kept[kept < 1]
 
 
 def _worded(case: Case, lost: Told) -> tuple[str, str, str]:

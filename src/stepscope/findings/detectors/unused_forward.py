@@ -1,20 +1,99 @@
 """A forward pass that nothing is trained by: a second one, for metrics, whose results the first has too.
 
-What it could save is the step replayed without the kernels of that pass and their launches
-(`evidence/unused_forward.py`). A trace does not say what the results are for: a teacher or a reference model of the
-same size is needed, so that the cause is only possible.
+What it could save is the step replayed without the kernels of that pass and their launches. A trace does not say what
+the results are for: a teacher or a reference model of the same size is needed, so that the cause is only possible.
+
+The forward pass runs twice in a step, and the backward pass is that of one. Passes are told by how they begin: the
+first kernels of the step's forward pass, with their grids, come again, and those of the backward pass do not as often;
+between them layers repeat, else it is a layer that begins. Accumulation and pipelines have as many of both. Two passes
+may have one backward pass, as two towers have: of a layer that is trained it has two products for each of the forward
+pass, one for each gradient. Where there are more passes than that accounts for, those that no backward pass follows
+directly are for nothing that is trained. What is computed again for the backward pass is another matter
+(`recomputation`).
 """
 
 from __future__ import annotations
 
+import numpy as np
+
+from stepscope.derive.work.parts import layers
+from stepscope.derive.work.phases import FORWARD, symbols_of
+from stepscope.derive.work.roles import Role
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.claims import claimed
+from stepscope.findings.evidence.sequence import Sequence
 from stepscope.findings.evidence.wasted import Told
 from stepscope.findings.texts import advice, title
+from stepscope.intervals.arrays import F64, I64, Mask
 from stepscope.model.statement import several
+from stepscope.model.threshold import Threshold
 from stepscope.model.units import about
 
 ID = "unused-forward"
+
+PASS_BEGINS = Threshold(
+    4,
+    "kernels",
+    "with their grids: an embedding or a first convolution, and what comes next, begin no layer",
+    ("tests/findings/test_work_for_nothing.py", "tests/data/pairs"),
+)
+TRAINED_PRODUCTS = Threshold(
+    2.0,
+    "products of the backward pass for each of the forward pass",
+    "one for each gradient; the first layer's input has none",
+    ("tests/findings/test_work_for_nothing.py",),
+)
+UNUSED_PASS = Threshold(
+    0.75,
+    "forward passes",
+    "first layers, and layers that are not trained, have fewer products backward: by half where all are frozen but few",
+    ("tests/findings/test_work_for_nothing.py",),
+)
+
+
+def claim(sequence: Sequence, free: Mask) -> F64:
+    """What is left of each kernel of such a pass: nothing; NaN for others."""
+    left = np.full(len(sequence.ops), np.nan)
+    forward = sequence.phase == FORWARD
+    at = np.flatnonzero(forward)
+    if not sequence.optimizer.any() or not sequence.back.any() or len(at) < 2 * PASS_BEGINS.value:
+        return left
+    symbols = symbols_of(sequence.data, sequence.ops)
+    begins = _begins(symbols[at])
+    if len(begins) <= len(_begins(symbols[sequence.back])) or not _has_layers(symbols[at], begins):
+        return left
+    edges = np.r_[at[begins], len(sequence.ops)]
+    product = sequence.kinds.are(Role.PRODUCT, Role.CONVOLUTION) & sequence.kinds.matrix
+    count = np.r_[0, np.cumsum(product & forward)]
+    each = count[edges[1:]] - count[edges[:-1]]
+    behind = np.r_[0, np.cumsum(sequence.back)]
+    trained: Mask = behind[edges[1:]] > behind[edges[:-1]]
+    usual = float(np.median(each[trained])) if trained.any() else 0.0
+    backward = float((product & sequence.back).sum())
+    if not usual or len(begins) - backward / (TRAINED_PRODUCTS.value * usual) < UNUSED_PASS.value:
+        return left
+    followed = np.zeros(len(symbols), dtype=bool)  # positions of passes that a backward pass follows
+    followed[edges[0] :] = np.repeat(trained, np.diff(edges))
+    used = np.unique(symbols[forward & followed])
+    left[forward & free & ~followed & (np.arange(len(symbols)) >= edges[0]) & np.isin(symbols, used)] = 0.0
+    return left
+
+
+def _begins(symbols: I64) -> I64:
+    """Where the first kernels of the sequence come, in the same order, without overlap."""
+    length = min(int(PASS_BEGINS.value), len(symbols))
+    same = np.ones(len(symbols) - length + 1, dtype=bool)
+    for k in range(length):
+        same &= symbols[k : len(symbols) - length + 1 + k] == symbols[k]
+    equal = np.flatnonzero(same)
+    return equal[np.r_[True, np.diff(equal) >= length]]
+
+
+def _has_layers(symbols: I64, begins: I64) -> bool:
+    """Whether layers repeat within what lies between two beginnings, and are most of it."""
+    shortest = int(np.argmin(np.diff(begins)))
+    one = layers(symbols[begins[shortest] : begins[shortest + 1]])
+    return one.times > 1 and 2 * one.period * one.times >= int(np.diff(begins)[shortest])
 
 
 def _worded(case: Case, lost: Told) -> tuple[str, str, str]:

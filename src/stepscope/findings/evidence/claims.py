@@ -14,38 +14,29 @@ from msgspec import Struct
 
 from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
-from stepscope.findings.evidence.attention import attention
-from stepscope.findings.evidence.chains import chains
-from stepscope.findings.evidence.copies import copies
-from stepscope.findings.evidence.experts import experts
-from stepscope.findings.evidence.indexing import indexing
-from stepscope.findings.evidence.layouts import layouts
-from stepscope.findings.evidence.loss import loss
-from stepscope.findings.evidence.optimizer_step import optimizer_step
 from stepscope.findings.evidence.sequence import Sequence, sequences
-from stepscope.findings.evidence.unaligned import unaligned
-from stepscope.findings.evidence.unused_forward import unused_forward
 from stepscope.findings.evidence.wasted import Told, Waste, change, wasted
 from stepscope.findings.finding import Finding
-from stepscope.intervals.arrays import F64, I8, Mask
+from stepscope.findings.registry import claim
+from stepscope.intervals.arrays import F64, I8
 
 #: Causes whose kernels would be one kernel. That the host launches an optimizer's kernels one by one is `tiny-kernels`.
 _MERGED = ("slow-optimizer", "attention-by-hand", "experts-one-by-one", "unfused-kernels")
 _LAUNCHED = ("slow-optimizer",)
-#: By cause, in order: what is left of each kernel that is its own (by position, NaN for others), of those still free.
-Claim = Callable[[Sequence, Mask], F64]
-CAUSES: dict[str, Claim] = {
-    "unused-forward": unused_forward,
-    "slow-indexing": indexing,
-    "experts-one-by-one": experts,
-    "slow-optimizer": optimizer_step,
-    "slow-loss": loss,
-    "attention-by-hand": attention,
-    "odd-shapes": unaligned,
-    "memory-layout": layouts,
-    "unfused-kernels": chains,
-    "casts-and-copies": copies,
-}
+#: Which cause takes first; what it takes says `claim` of its detector: what is left of each kernel that is its own (by
+#: position, NaN for others), of those still free.
+CAUSES = (
+    "unused-forward",
+    "slow-indexing",
+    "experts-one-by-one",
+    "slow-optimizer",
+    "slow-loss",
+    "attention-by-hand",
+    "odd-shapes",
+    "memory-layout",
+    "unfused-kernels",
+    "casts-and-copies",
+)
 
 
 class Claims(Struct, frozen=True):
@@ -68,10 +59,10 @@ def _claims(case: Case) -> dict[int, Claims]:
 def _of(sequence: Sequence) -> Claims:
     cause = np.full(len(sequence.ops), -1, dtype=np.int8)
     left = np.ones(len(sequence.ops))
-    for number, claim in enumerate(CAUSES.values()):
-        found = claim(sequence, cause < 0)
-        mine = ~np.isnan(found) & (cause < 0)
-        cause[mine], left[mine] = number, found[mine]
+    for number, name in enumerate(CAUSES):
+        of_its_own = claim(name)(sequence, cause < 0)
+        taken = ~np.isnan(of_its_own) & (cause < 0)
+        cause[taken], left[taken] = number, of_its_own[taken]
     sequence.let_go()
     return Claims(sequence, cause, left)
 
@@ -92,7 +83,7 @@ def claimed(
 
 def wastes(case: Case, cause: str) -> dict[int, Waste]:
     """By rank: the kernels of a cause."""
-    number = list(CAUSES).index(cause)
+    number = CAUSES.index(cause)
     wastes = {}
     for rank, claimed in claims(case).items():
         mine = (claimed.cause == number) & (claimed.left < 1)
