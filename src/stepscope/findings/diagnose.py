@@ -22,8 +22,7 @@ from stepscope.findings.calibration import calibrated, confidence
 from stepscope.findings.case import Case
 from stepscope.findings.citation import cited
 from stepscope.findings.evidence.once import once_notes
-from stepscope.findings.evidence.other_steps import other_steps_notes
-from stepscope.findings.evidence.run_notes import run_notes
+from stepscope.findings.evidence.run_notes import other_steps_notes, run_notes
 from stepscope.findings.evidence.unprofiled import profiler_cost
 from stepscope.findings.finding import Finding, Skipped, ranked
 from stepscope.findings.growth import without_growth

@@ -9,11 +9,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
+
+from stepscope.derive.run.job import run_of
 from stepscope.findings.case import Case
 from stepscope.findings.finding import Finding
-from stepscope.findings.run.drifting import first_and_last
 from stepscope.findings.thresholds import SHOWN
+from stepscope.model.profile import Profile
 from stepscope.model.units import about
+
+
+def first_and_last(profile: Profile) -> tuple[str, str]:
+    """The first and the last usual step of a run that has kinds of steps, spikes left out."""
+    run = run_of(profile)
+    assert run is not None and run.kinds is not None, "only asked of steps"
+    usual = run.kinds.kinds[0].steps
+    calm = np.sort(usual[~run.kinds.spike[usual]])
+    return run.label[int(calm[0])], run.label[int(calm[-1])]
+
 
 #: Id of the finding that the step grows.
 _DRIFT = "drift"

@@ -50,3 +50,10 @@ def listed(texts: Iterable[str]) -> str:
     """`a`, `a and b`, `a, b and c`."""
     *before, last = list(texts) or [""]
     return f"{', '.join(before)} and {last}" if before else last
+
+
+def counted(names: Mapping[str, int], most: int = 2) -> str:
+    """`32 cudaMalloc, 32 cudaFree`: of one step, the most frequent ones."""
+    shown = [f"{n:,} {name}" for name, n in list(names.items())[:most]]
+    rest = len(names) - most
+    return ", ".join(shown) + (f" and {rest} other calls" if rest > 0 else "")

@@ -69,7 +69,7 @@ def test_no_other_figure_without_a_word(export: Path, tmp_path: Path, seed: int)
 @pytest.fixture
 def as_if_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Event tables are checked only while they are read, as those of a large export are."""
-    monkeypatch.setattr("stepscope.sources.nsys.soundness._SMALL_FILE", 0)
+    monkeypatch.setattr("stepscope.sources.nsys.paged._SMALL_FILE", 0)
     large = {"CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS"}
     monkeypatch.setattr("stepscope.sources.nsys.sqlite.SqliteTables._few", lambda self, table: table not in large)
 
@@ -106,8 +106,8 @@ def test_rows_that_were_deleted_are_no_damage(export: Path, tmp_path: Path) -> N
 
 
 def test_a_large_export_with_gaps_says_so(export: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stepscope.sources.nsys.soundness._MOST_CHECKED", 1000)
-    monkeypatch.setattr("stepscope.sources.nsys.soundness._SMALL_FILE", 0)
+    monkeypatch.setattr("stepscope.sources.nsys.paged._MOST_CHECKED", 1000)
+    monkeypatch.setattr("stepscope.sources.nsys.paged._SMALL_FILE", 0)
     file = Path(shutil.copy(export, tmp_path / "cut.sqlite"))
     assert "pages-not-checked" not in [n.code for n in stepscope.open(file, cache=False).breakdown().notes]
     with closing(sqlite3.connect(file)) as db, db:

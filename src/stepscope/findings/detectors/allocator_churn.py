@@ -19,9 +19,9 @@ from stepscope.findings.evidence.places import longest
 from stepscope.findings.evidence.shown import LATE, lost_by
 from stepscope.findings.finding import Finding
 from stepscope.findings.texts import title
-from stepscope.findings.words import counted
 from stepscope.intervals import Spans, covered, join, union
 from stepscope.intervals.arrays import I64, NONE, in_order
+from stepscope.model.statement import counted
 from stepscope.model.threshold import Threshold
 from stepscope.model.units import about
 

@@ -16,10 +16,9 @@ from stepscope.derive.rank.data import COMPUTE, ranks_of
 from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import sure
-from stepscope.findings.evidence.more_work import more_work
 from stepscope.findings.evidence.peers import compared, kernels
 from stepscope.findings.evidence.shown import part, peer_of
-from stepscope.findings.evidence.stragglers import guilty, suspects
+from stepscope.findings.evidence.stragglers import guilty, more_work, suspects
 from stepscope.findings.evidence.tokens import heavy, kept
 from stepscope.findings.finding import Finding, Place
 from stepscope.findings.texts import advice, title

@@ -17,19 +17,48 @@ from stepscope.analyses.stragglers import stragglers
 from stepscope.derive.accounting.partition import partition
 from stepscope.derive.peers.input import data_ranges
 from stepscope.derive.peers.lateness import host_late, recurring_input
+from stepscope.derive.pytorch.torch_ops import torch_ops
 from stepscope.derive.replay.change import Change
 from stepscope.derive.windows.periods import periods
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
-from stepscope.findings.evidence.host_ops import op_that_fills
 from stepscope.findings.evidence.hosts import Host, guilty, hosts, stage_of, sure
 from stepscope.findings.evidence.places import longest, places
 from stepscope.findings.evidence.shown import LATE, lost_by
 from stepscope.findings.finding import Finding
 from stepscope.intervals import Spans, intersect, join, union
+from stepscope.intervals.arrays import NONE
 from stepscope.model.range_names import short_range
 from stepscope.model.threshold import Threshold
 from stepscope.model.units import about
+
+ID = "data-stall"
+
+FILLS = Threshold(
+    50.0,
+    "% of the stretches",
+    "an op that fills most of the time is what the host does there; of less, nobody would name it",
+    ("tests/findings/test_input_stall.py",),
+)
+
+
+def op_that_fills(host: Host, spans: Spans) -> str | None:
+    """The name of the op that fills most of these stretches, those within it included. One that launches work for the
+    GPU is not computed by the CPU."""
+    ops = torch_ops(host.profile, host.data)
+    start, end = (ops.frame[c].to_numpy() for c in ("start_ns", "end_ns"))
+    launched = np.sort(host.data.launched_at[host.data.launch != NONE])
+    launches = np.searchsorted(launched, end) > np.searchsorted(launched, start)
+    outer = ops.frame.filter(pl.Series((ops.nesting.parent == NONE) & ~launches))
+    if not outer.height or not spans.length():
+        return None
+    within = spans.measure_before(outer["end_ns"].to_numpy()) - spans.measure_before(outer["start_ns"].to_numpy())
+    by_name = (
+        pl.DataFrame({"name": outer["name"], "ns": within}).group_by("name").agg(pl.col("ns").sum()).sort("ns", "name")
+    )
+    name, ns = by_name.row(-1)
+    return str(name) if ns >= FILLS.share * spans.length() else None
+
 
 BATCH_HANDED_OVER = Threshold(
     200.0,
@@ -50,8 +79,6 @@ STEPS_TO_TELL = Threshold(
     ("h200/hf/hf4_straggler.rank*.pt.trace.json.gz",),
 )
 
-
-ID = "data-stall"
 
 #: Ranges around reading and writing files.
 _FILES = r"(?i)(^|[^a-z])(io|i/o|disk)([^a-z]|$)|sav(e|ing)[ _](checkpoint|model|state)|checkpoint[ _]sav(e|ing)"

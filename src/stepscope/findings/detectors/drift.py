@@ -9,8 +9,8 @@ from __future__ import annotations
 from stepscope.derive.run.job import run_of
 from stepscope.findings.case import Case
 from stepscope.findings.finding import Finding, Place
+from stepscope.findings.growth import first_and_last
 from stepscope.findings.run.beyond import beyond
-from stepscope.findings.run.drifting import first_and_last
 from stepscope.findings.run.episodes import names_elsewhere
 from stepscope.findings.run.inside import inside_step
 from stepscope.findings.texts import advice, title

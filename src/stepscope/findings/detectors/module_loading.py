@@ -15,8 +15,8 @@ from stepscope.findings.evidence.places import longest
 from stepscope.findings.evidence.shown import LATE, lost_by
 from stepscope.findings.finding import Finding
 from stepscope.findings.texts import title
-from stepscope.findings.words import counted
 from stepscope.intervals.arrays import I64
+from stepscope.model.statement import counted
 from stepscope.model.units import about
 
 ID = "module-loading"

@@ -8,8 +8,7 @@ step, over all steps of the run. Checkpoints, evaluations, epochs and warm-up ha
 from __future__ import annotations
 
 from stepscope.findings.case import Case
-from stepscope.findings.evidence.episode import each, episode_finding, when
-from stepscope.findings.evidence.warming import warms_up
+from stepscope.findings.evidence.episode import each, episode_finding, warms_up, when
 from stepscope.findings.finding import Finding
 from stepscope.findings.run.beyond import Cause
 from stepscope.findings.run.episodes import Episode

@@ -16,13 +16,12 @@ from stepscope.derive.peers.compute import Compared
 from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import hosts
-from stepscope.findings.evidence.more_work import more_work
 from stepscope.findings.evidence.parts import parts
 from stepscope.findings.evidence.peers import pipeline_stage
 from stepscope.findings.evidence.places import longest_kernels
 from stepscope.findings.evidence.shared_gpu import load_on_others
 from stepscope.findings.evidence.shown import beside, part, peer_of
-from stepscope.findings.evidence.stragglers import guilty
+from stepscope.findings.evidence.stragglers import guilty, more_work
 from stepscope.findings.finding import Finding
 from stepscope.intervals import Spans, union
 from stepscope.intervals.arrays import NONE

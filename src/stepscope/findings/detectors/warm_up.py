@@ -7,8 +7,7 @@ other findings are about the usual step.
 from __future__ import annotations
 
 from stepscope.findings.case import Case
-from stepscope.findings.evidence.episode import each, episode_finding, when
-from stepscope.findings.evidence.warming import warms_up
+from stepscope.findings.evidence.episode import each, episode_finding, warms_up, when
 from stepscope.findings.finding import Finding
 
 ID = "warm-up"

@@ -108,3 +108,17 @@ def _interval(e: Episode) -> tuple[int | None, int | None]:
     error = 2.0 * float(e.excess.std(ddof=1)) / float(np.sqrt(len(e.excess)) * max(float(e.excess.mean()), 1.0))
     factor = 1.0 + max(error, RUNS_DIFFER.share)
     return round(e.per_step_ns / factor), round(e.per_step_ns * factor)
+
+
+#: Causes that come once, wherever they come; and those that warm up where they are in the first steps alone.
+_ONCE = ("compile", "trial")
+_AT_FIRST = ("allocator", "host", "sync", "slower kernels", "communication")
+
+
+def warms_up(e: Episode) -> bool:
+    """Whether it is compiling or trying out, or the first steps of the capture are longer for no other reason.
+
+    That input is late there has to be recorded: before its first batches a program does much else.
+    """
+    at_first = e.cause in _AT_FIRST or (e.cause == "input" and not e.why.recorded)
+    return e.cause in _ONCE or (at_first and e.first and not e.every)

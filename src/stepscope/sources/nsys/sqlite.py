@@ -15,8 +15,7 @@ import polars as pl
 from stepscope import progress
 from stepscope.errors import BadInput
 from stepscope.model.spill import joined
-from stepscope.sources.nsys.paged import NotPlain, Paged, RowOrder
-from stepscope.sources.nsys.soundness import Soundness
+from stepscope.sources.nsys.paged import NotPlain, Paged, RowOrder, Soundness
 from stepscope.sources.nsys.tables import RAW_DTYPE, Each, Field, Kind, Only, decode, literal, no_rows, plain
 
 MAGIC = b"SQLite format 3\0"

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import polars as pl
 
 if TYPE_CHECKING:
-    from stepscope.sources.nsys.soundness import Soundness
+    from stepscope.sources.nsys.paged import Soundness
 
 Kind = Literal["int", "real", "bytes"]
 #: What to do with each row range as soon as it is read: downcasting early keeps the peak of memory low.
