@@ -169,4 +169,4 @@ def test_a_clock_that_falls_in_real_samples(rich, tmp_path):
         db.commit()
     found = stepscope.open(slow, cache=False).diagnose(only=("clock-throttling",), least=0)
     assert found.rows["id"].to_list() == ["clock-throttling"]
-    assert "at 50 % of the 1,980 MHz it reaches" in found.rows["evidence"][0]
+    assert "at 50 % of the 1,980 MHz that it reaches" in found.rows["evidence"][0]

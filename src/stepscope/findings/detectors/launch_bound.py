@@ -8,6 +8,7 @@ between them, with launches at the pace of the hardware: that is what CUDA graph
 
 from __future__ import annotations
 
+from stepscope.derive.host.idle_causes import QUEUE
 from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import hosts, stage_of
@@ -17,7 +18,7 @@ from stepscope.findings.evidence.places import longest
 from stepscope.findings.evidence.shown import LATE, waiting
 from stepscope.findings.finding import Finding
 from stepscope.findings.texts import advice, title
-from stepscope.intervals import Spans, intersect
+from stepscope.intervals import Spans, intersect, union
 from stepscope.model.ranks import some_ranks
 from stepscope.model.threshold import Threshold
 from stepscope.model.units import about
@@ -124,13 +125,20 @@ def _late(case: Case, rank: int, claim: int) -> tuple[str, tuple[int, ...]]:
         text = f"starves for {about(starved)} of the step, {about(late)} of it because launches come late"
     figures: tuple[int, ...] = (starved,)
     if claim > starved and (queued := hosts(case)[rank].idle_ns("queue")):
-        arriving = unfed(hosts(case)[rank]).length() - starved
+        arriving = _arriving_ns(case, rank)
         text += f"; another {about(queued)} pass between launches and starts, {about(arriving)} of it because launches "
         text += "take that long to arrive"
         figures = (starved, queued)
     if claim <= sum(figures) or not (waited := waiting(case))[1]:
         return text, figures
     return f"{text}; {waited[0]}", (*figures, waited[1])
+
+
+def _arriving_ns(case: Case, rank: int) -> int:
+    """Time between launches and starts that passes because launches take that long to arrive."""
+    idle = hosts(case)[rank].idle
+    queued = idle.cause == QUEUE
+    return intersect(unfed(case, rank), union(idle.start[queued], idle.end[queued])).length()
 
 
 def _last(case: Case) -> Last | None:
@@ -146,7 +154,7 @@ def _late_launches(case: Case, ranks: tuple[int, ...]) -> dict[int, Spans]:
     for rank in ranks:
         launching = hosts(case)[rank].quicker(float("inf"))
         gaps = hosts(case)[rank].gaps_touched(launching.start, launching.end)
-        late_launches[rank] = intersect(gaps, unfed(hosts(case)[rank]))
+        late_launches[rank] = intersect(gaps, unfed(case, rank))
     return late_launches
 
 

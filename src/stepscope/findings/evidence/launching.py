@@ -12,8 +12,9 @@ from stepscope.derive.host.idle_causes import QUEUE, STARVED
 from stepscope.derive.peers.lateness import host_late
 from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
-from stepscope.findings.evidence.hosts import Host, hosts
-from stepscope.intervals import Spans, join, union
+from stepscope.findings.evidence.hosts import hosts
+from stepscope.findings.evidence.once import once
+from stepscope.intervals import Spans, join, subtract, union
 from stepscope.intervals.arrays import I64
 from stepscope.model.threshold import Threshold
 
@@ -156,19 +157,21 @@ def quicker(case: Case, *factors: dict[int, float]) -> Change:
     return Change(host_time_cut={r: hosts(case)[r].quicker(f) for r, f in products.items()})
 
 
-def unfed(host: Host) -> Spans:
+def unfed(case: Case, rank: int) -> Spans:
     """When the GPU of a rank idles for lack of a launch: its queue is empty, as `idle` and `launches` have it.
 
     The moment that any launch takes to arrive belongs to it. What was launched longer ago waits for something else (an
-    event, another rank, a copy), and a faster host would not start it sooner.
+    event, another rank, a copy), and a faster host would not start it sooner. Nor is idle time of a capture that comes
+    once, for code to be loaded or connections to be made, a matter of how fast hosts launch.
     """
+    host = hosts(case)[rank]
     idle, data = host.idle, host.data
     arrives = releases(data).latency.launch
     returned = host.stop[np.maximum(idle.call, 0)] if len(host.stop) else idle.end
     arrived = np.maximum(np.minimum(idle.end, returned + arrives), idle.start)
     queued = idle.cause == QUEUE
     chosen = queued | np.isin(idle.cause, STARVED)
-    return union(idle.start[chosen], np.where(queued, arrived, idle.end)[chosen])
+    return subtract(union(idle.start[chosen], np.where(queued, arrived, idle.end)[chosen]), case.once(once)[rank])
 
 
 def unfed_ns(case: Case, ranks: Iterable[int]) -> int:
@@ -177,5 +180,5 @@ def unfed_ns(case: Case, ranks: Iterable[int]) -> int:
     While communication runs, compute that is not launched yet could run beside it.
     """
     late = {r: host_late(hosts(case)[r].data)[0].clip(*hosts(case)[r].gpu) for r in ranks}
-    lengths = [join(unfed(hosts(case)[r]), spans).length() for r, spans in late.items()]
+    lengths = [subtract(join(unfed(case, r), spans), case.once(once)[r]).length() for r, spans in late.items()]
     return max(lengths, default=0) if case.path.met is None else sum(lengths)
