@@ -17,6 +17,25 @@ OURS = [row for row in new.table() if row["row"].startswith("A")]
 OFF = {
     ("hf_trainer", "optimizer-loop"): "the truth is 1 ms of 56, and two sessions differ by as much",
 }
+#: Misses of captures that no detector was made for (docs/promises.md has the figures): who mends one takes it out here.
+MISSED = {
+    **{("unet", "odd-widths", tool): "odd channels of convolutions have no detector" for tool in new.TOOLS},
+    **{
+        ("dlrm", "dense-embeddings", tool): "half of the cost is the optimizer's, over whole tables"
+        for tool in new.TOOLS
+    },
+    **{
+        ("hf_trainer", "second-forward", tool): "a forward pass before the step's is not told apart"
+        for tool in new.TOOLS
+    },
+    **{("lightning_cnn", "frozen-with-gradients", tool): "no detector" for tool in new.TOOLS},
+    **{("moe", "experts-one-by-one", tool): "most of it is said to be launch-bound" for tool in new.TOOLS},
+    ("cnn", "deterministic", "nsys"): "65 % too much",
+    ("lightning_cnn", "deterministic", "torch"): "0.4 ms, five times as much promised",
+    ("lightning_cnn", "optimizer-loop", "nsys"): "0.6 ms, 74 % too much",
+}
+#: Findings on programs without a fault that nobody has read yet.
+UNREAD = {("accelerated", "mixtral-grouped")}
 #: Detectors of this kind; on programs without a fault what they find is small, or a person would find it, too.
 IDS = {
     *("attention-by-hand", "casts-and-copies", "memory-layout", "no-tensor-cores", "odd-shapes", "recomputation"),
@@ -38,7 +57,9 @@ def cases(rows: list[Any]) -> list[Any]:
         for tool in new.TOOLS:
             quick = tool == "nsys" and row["row"] not in seen
             seen.add(row["row"])
-            marks = () if quick else pytest.mark.slow
+            marks = [] if quick else [pytest.mark.slow]
+            if reason := MISSED.get((row["program"], row["fault"], tool)):
+                marks.append(pytest.mark.xfail(strict=True, reason=reason))
             found.append(pytest.param(row, tool, marks=marks, id=f"{row['program']}-{row['fault']}-{tool}"))
     return found
 
@@ -69,6 +90,8 @@ def test_attention_is_named_on_a_gpu_that_nobody_knows(
 def test_a_healthy_program_has_no_large_finding_of_this_kind(
     program: str, fault: str, tool: str, tmp_path: Path
 ) -> None:
+    if (program, fault) in UNREAD:
+        pytest.xfail("nobody has read it yet")
     answer = new.healthy(program, fault, tool, tmp_path)
     large = {said.id for said in answer.faults if said.id in IDS and said.ns >= 0.05 * answer.step_ms * 1e6}
     assert large <= FOUND_IN_HEALTHY.get(program, set()), answer.faults
