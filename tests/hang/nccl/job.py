@@ -326,17 +326,10 @@ class Trainer:
         while not self.shared[DUMP] and not self.shared[END]:
             time.sleep(0.05)
         if self.shared[DUMP]:
-            path = self.folder / f"nccl_trace_rank_{self.rank}"
-            data = c10d._dump_nccl_trace() if self.cuda else c10d._dump_fr_trace()
-            part = path.with_name(f"part_{self.rank}")
-            part.write_bytes(data)
-            part.rename(path)
-            if self.case["json"]:
-                text = c10d._dump_nccl_trace_json() if self.cuda else c10d._dump_fr_trace_json()
-                (self.folder / f"nccl_trace_rank_{self.rank}.json").write_bytes(
-                    text if isinstance(text, bytes) else text.encode()
-                )
-            self.shared[DUMPED + self.rank] = 1
+            try:
+                self._dump()
+            except Exception as error:
+                print(f"dump: {type(error).__name__}: {error}"[:300], file=sys.stderr, flush=True)
         while not self.shared[END]:
             time.sleep(0.05)
         threading.Timer(6, os._exit, (0,)).start()
@@ -347,6 +340,16 @@ class Trainer:
             except BaseException as error:
                 print(f"end: {type(error).__name__}: {error}"[:200], file=sys.stderr, flush=True)
         os._exit(0)
+
+    def _dump(self) -> None:
+        path = self.folder / f"nccl_trace_rank_{self.rank}"
+        part = path.with_name(f"part_{self.rank}")
+        part.write_bytes(c10d._dump_nccl_trace() if self.cuda else c10d._dump_fr_trace())
+        part.rename(path)
+        self.shared[DUMPED + self.rank] = 1
+        if self.case["json"]:
+            text = c10d._dump_nccl_trace_json() if self.cuda else c10d._dump_fr_trace_json()
+            path.with_suffix(".json").write_bytes(text if isinstance(text, bytes) else text.encode())
 
 
 #: Places that come once for each layer of each micro-batch.

@@ -277,8 +277,8 @@ class Job:
 
 
 def _import_early(backend: str) -> None:
-    """A dump with stacks imports torch's compiler, which takes seconds: once, before ranks are forked, where the GPU can
-    still be used by forked processes then."""
+    """A dump with stacks imports torch's compiler, which takes seconds: once, before ranks are forked, where
+    forked processes can still use the GPU then."""
     global _DUMP_S
     if os.environ.get("HANGS_LATE"):
         _DUMP_S = 25
