@@ -105,3 +105,32 @@ def test_a_check_is_painted_and_its_prose_wraps() -> None:
 def test_a_column_without_a_title_is_as_wide_as_its_cells() -> None:
     rows = pl.DataFrame({"": ["first", "second"], "much_text_ns": [1, 2], "other": ["x " * 40, "y " * 40]})
     assert "second" in render(Result(rows, command="ask"), "table", width=40).decode()
+
+
+def table_of(text: str) -> str:
+    return text.split("\nnot shown", 1)[0]
+
+
+def test_a_table_without_room_keeps_what_it_is_read_for() -> None:
+    """The last column was the first to go: a comparison without its verdict; a range's `gpu` is time, not a number."""
+    times = {f"{name}_ns": [1_234_567, 2_345_678] for name in ("base", "new", "diff", "low", "high", "more", "most")}
+    rows = pl.DataFrame({"part": ["compute", "idle"], **times, "verdict": ["shorter"] * 2})
+    text = render(Result(rows), "table", width=60).decode()
+    assert "shorter" in table_of(text) and " low" not in table_of(text)
+    assert "low, high" in below(text)
+    names = ("host", "gpu", "kernel", "copy", "self_host", "self_gpu", "self_kernel", "self_copy")
+    rows = pl.DataFrame(
+        {
+            "range": ["forward", "backward"],
+            **{f"{name}_ns": [1_234_567, 1_000_000 + 1_000 * k] for k, name in enumerate(names)},
+        }
+    )
+    text = render(Result(rows), "table", width=60).decode()
+    assert {"host", "gpu"} <= {*table_of(text).split()} and "self_copy" in below(text)
+
+
+def test_names_of_which_less_than_half_would_be_left_stand_below() -> None:
+    names = [f"unrolled_elementwise_kernel<{what}_copy_kernel_cuda>" for what in ("direct", "other")]
+    figures = {f"{name}_ns": [10_280_000, 48_690] for name in ("total", "mean", "median", "max", "least")}
+    text = render(Result(pl.DataFrame({"name": names, **figures})), "table", width=WIDTH - 10).decode()
+    assert all(name in text for name in names)

@@ -12,6 +12,10 @@ _UNDER = "  └ "
 #: What a reader misses least, in turn; then the last columns, but for the first so many.
 _LESSER = ("pid", "device", "gpu", "tid", "stdev", "min", "q1", "q3", "variants", "calls", "host")
 _MOST_TELLING = 4
+#: What the other columns are read for: it goes last, wherever it stands.
+_CONCLUSIONS = ("verdict", "status")
+#: Two ends of an interval: one says nothing without the other.
+_INTERVALS = (("low", "high"),)
 #: Sentences of more lines than that are easier to read below their row, in all of its width.
 _TALLEST = 4
 #: The width of a plain terminal: no wider table shows less of a name.
@@ -142,15 +146,16 @@ def _without_twins(columns: list[Column]) -> tuple[list[Column], dict[str, list[
 def _without_lesser(columns: list[Column], under: Column | None, width: int) -> tuple[list[Column], list[str]]:
     """Columns without those that matter least, until the numbers fit; and the titles of those, in their order."""
     kept = list(columns)
-    order = [c for title in _LESSER for c in columns if c.title == title]
-    order += [c for c in reversed(columns[_MOST_TELLING:]) if c not in order]
+    order = [c for title in _LESSER for c in columns if c.title == title and not c.measured]
+    order += [c for c in reversed(columns[_MOST_TELLING:]) if c not in order and c.title not in _CONCLUSIONS]
+    order += [c for c in columns[_MOST_TELLING:] if c.title in _CONCLUSIONS]
     for column in order:
         beside = [c for c in kept if c is not under]
         layout.fit(beside, width)
         if layout.total(beside, 1) <= width:
             break
-        if column is not under:
-            kept.remove(column)
+        ends = next((pair for pair in _INTERVALS if column.title in pair), (column.title,))
+        kept = [c for c in kept if c is under or (c is not column and c.title not in ends)]
     layout.fit(kept, width)
     return kept, [c.title for c in columns if c not in kept]
 
@@ -160,12 +165,15 @@ def _tall(columns: list[Column]) -> Column | None:
     return next((c for c in columns if c.prose and any(len(cell) > _TALLEST for cell in c.shown())), None)
 
 
+def _recognizable(column: Column) -> int:
+    """Cells by which a cut name is still known: some of a short one, half of a kernel's."""
+    return min(column.widest, max(layout.LEAST_TEXT, _longest(column) // 2))
+
+
 def _squeezed(columns: list[Column], width: int) -> Column | None:
-    """Sentences, or else the longest text, if the table is still too wide or a text was cut to almost nothing."""
+    """Sentences, or else the longest text, if the table is still too wide or a text was cut beyond recognition."""
     texts = [c for c in columns if c.can_be_narrower]
-    tight = any(
-        c.can_be_cut and c.limit is not None and c.limit < layout.LEAST_TEXT and c.widest > c.limit for c in texts
-    )
+    tight = any(c.can_be_cut and c.limit is not None and c.limit < _recognizable(c) for c in texts)
     if len(columns) < 2 or not (tight or layout.total(columns, 1) > width):
         return None
     longest = max(texts, key=lambda c: (c.prose, _longest(c)), default=None)

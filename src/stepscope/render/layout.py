@@ -69,6 +69,11 @@ class Column:
         """The same on several rows."""
         return len(self.cells) > 1 and all(c == self.cells[0] for c in self.cells)
 
+    @property
+    def measured(self) -> bool:
+        """Values with a unit: `gpu` of a range is time, `gpu` of a rank is a number of it."""
+        return self.number and any(_NUMBER_AND_UNIT.search(cell) for cell in self.full)
+
     def rename(self, cells: list[str]) -> None:
         """Show other texts instead."""
         self.cells = cells
