@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 import warnings
 from typing import Any
 
@@ -14,13 +15,13 @@ import torch
 import torch.nn.functional as F
 import transformers
 from accelerate.state import AcceleratorState, GradientState, PartialState
-from common import ON_CPU, Steps, main, settings, sized
+from common import ON_CPU, Steps, main, settings, sized, synchronize
 from torch import nn
 from transformers.models.llama import modeling_llama
 
 FAULTS = {
     "norms-and-swiglu-by-hand": "A5", "casts-around-norms": "A6", "mask-in-loss": "A10",
-    "mixtral-grouped": "twin", "mixtral-one-by-one": "A15", "perplexity-of-all": "C7",
+    "mixtral-grouped": "twin", "mixtral-one-by-one": "A15", "perplexity-of-all": "C7", "timers": "B2",
 }  # fmt: skip
 WIDTH, HEADS, LAYERS = sized(1024, 16), sized(16, 2), sized(3, 1)
 BATCH, SEQ, VOCABULARY = sized(16, 2), sized(1024, 16), sized(16384, 64)
@@ -105,6 +106,21 @@ def loss_of(fault: str, logits: torch.Tensor, tokens: torch.Tensor, mask: torch.
     return F.cross_entropy(logits.reshape(-1, logits.shape[-1]), labels.masked_fill(~mask, -100).reshape(-1))
 
 
+def timed(model: nn.Module) -> dict[str, list[float]]:
+    """What every part of a layer takes, by a clock on the host: the GPU is waited for before and after."""
+    took: dict[str, list[float]] = {}
+
+    def tick(name: str) -> None:
+        synchronize()
+        took.setdefault(name, []).append(time.perf_counter())
+
+    for name, part in model.named_modules():
+        if name.count(".") == 3:  # model.layers.N.part
+            part.register_forward_pre_hook(lambda *_, name=name: tick(name))
+            part.register_forward_hook(lambda *_, name=name: tick(name))
+    return took
+
+
 def run(fault: str, steps: Steps) -> None:
     settings(tf32=False)
     warnings.filterwarnings("ignore")
@@ -116,6 +132,8 @@ def run(fault: str, steps: Steps) -> None:
     adam = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
     loader = torch.utils.data.DataLoader(Texts(), BATCH, num_workers=2, pin_memory=not ON_CPU)
     model, adam, loader = helper.prepare(model, adam, loader)
+    if fault == "timers":
+        timed(model)
     kept: list[torch.Tensor] = []
     for i, batch in enumerate(loader):
         if i == steps.total:

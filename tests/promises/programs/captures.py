@@ -4,13 +4,15 @@
 
 Several start and export side by side (fewer than there are cores), but only one at a time trains (PAIRS_TURN). Leaves
 OUT/captures.tar, a PROGRAM-FAULT.TOOL.tar.xz for each, not scrubbed, and OUT/captures.log. Those that tests/data/pairs
-has are left out unless they are named.
+has are left out unless they are named. Programs of several ranks (`ranks_*`) share the GPU by MPS, and time some of
+their steps before those that are recorded: OUT/times.jsonl.
 """
 
 from __future__ import annotations
 
 import argparse
 import fcntl
+import json
 import os
 import queue
 import shlex
@@ -24,6 +26,8 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).parent
+#: Ranks of a program of several, its steps that settle (common.WARM_UP), and those that are timed.
+RANKS, WARM_UP, TIMED = 4, 5, 10
 DATA = HERE.parents[1] / "data" / "pairs"
 #: PROGRAM:FAULT and how many steps are recorded; twins come before their faults.
 ORDER = {
@@ -55,7 +59,30 @@ ORDER = {
     "lightning_cnn:frozen-first": 4, "lightning_cnn:frozen-with-gradients": 4,
     "unet:checkpoint-levels": 3, "lightning_cnn:float": 4, "lightning_cnn:save-every-3": 9,
     "lightning_cnn:validate-every-3": 9, "unet:odd-widths": 3,
+    # the host
+    "unet:synchronize-every-layer": 3, "accelerated:timers": 3, "gpt:clip-by-item": 3, "hf_trainer:norms-by-item": 3,
+    "dlrm:pageable-batches": 3, "lightning_cnn:features-to-host": 4, "gpt:metrics-in-python": 3,
+    "hf_trainer:python-in-callback": 3, "gan:monitoring-thread": 3, "lightning_cnn:transforms": 4,
+    "lightning_cnn:transforms-no-workers": 4, "cnn:crops": 4, "cnn:crops-one-worker": 4,
+    # ranks
+    "ranks_gpt:none": 3, "ranks_gpt:reduce-in-every-micro-batch": 3, "ranks_gpt:python-before-blocks-on-rank-1": 3,
+    "ranks_gpt:longer-texts-on-rank-2": 3, "ranks_gpt:objects-and-barriers": 3,
+    "ranks_trainer:none": 3, "ranks_trainer:sync-each-batch": 3, "ranks_trainer:larger-batch-on-rank-1": 3,
+    "ranks_trainer:slow-data-on-rank-2": 3, "ranks_trainer:objects-every-step": 3,
+    "ranks_gpt:smaller-share-on-rank-3": 3, "ranks_lightning:none": 3, "ranks_lightning:smaller-share-on-rank-1": 3,
+    "ranks_fsdp:none": 3, "ranks_fsdp:reshard": 3, "ranks_lightning:fsdp": 3, "ranks_lightning:fsdp-reshard": 3,
+    "ranks_gpt:broadcast-buffers": 3, "ranks_trainer:buckets-of-one-mb": 3, "ranks_lightning:collect-on-rank-3": 3,
+    "ranks_lightning:log-sync-dist": 3, "ranks_fsdp:float-reductions": 3, "ranks_gpt:one-bucket": 3,
+    "ranks_fsdp:unit-for-every-linear": 3,
     "hf_trainer:compiled-dynamic": 6, "hf_trainer:compiled-longer-from-step-8": 6,
+}  # fmt: skip
+
+
+#: NCCL between ranks that share the GPU: over the loopback, as if each were on a host of its own.
+_SHARED = {
+    "CUDA_MPS_PIPE_DIRECTORY": os.environ.get("PAIRS_MPS", ""), "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "25",
+    "NCCL_SOCKET_IFNAME": "lo", "NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1", "OMP_NUM_THREADS": "1",
+    "TORCH_NCCL_USE_COMM_NONBLOCKING": "0",
 }  # fmt: skip
 
 
@@ -79,6 +106,9 @@ class Captures:
         with (self.given.out / "captures.log").open("a") as log:
             log.write(line + "\n")
 
+    def port(self, name: str, tool: str) -> int:
+        return 29600 + 2 * list(ORDER).index(name) + (tool == "torch")
+
     def work_off(self) -> None:
         while time.monotonic() - self.began < self.given.until:
             try:
@@ -96,13 +126,21 @@ class Captures:
         program, _, fault = name.partition(":")
         steps = ORDER[name]
         folder = self.work / f"{program}-{fault}.{tool}"
-        how = ["--warmup", "5", "--steps", str(steps)] if steps else ["--trigger", "none"]
+        how = ["--warmup", str(WARM_UP), "--steps", str(steps)] if steps else ["--trigger", "none"]
+        given = ["--steps", str(steps or 8)]
+        times = self.work / f"{folder.name}.json"
+        if timed := program.startswith("ranks_") or self.given.timed:
+            how[1] = str(WARM_UP + TIMED + 2)
+            given = ["--steps", str(TIMED), "--after", str(steps + 3), "--json", str(times)]
+        if program.startswith("ranks_"):
+            how += ["--nproc", str(RANKS), "--share-gpu", "--port", str(self.port(name, tool))]
         command = [
             *shlex.split(self.given.stepscope), "capture", "run", "--backend", tool, "--nsys", self.given.nsys, *how,
             "--grace", "20", "--no-verify", "--no-doctor", "--yes", "--quiet", "-o", str(folder), "--",
-            "python3", str(HERE / f"{program}.py"), "--fault", fault, "--steps", str(steps or 8),
+            "python3", str(HERE / f"{program}.py"), "--fault", fault, *given,
         ]  # fmt: skip
         env = {**os.environ, "OMP_NUM_THREADS": "2", "PAIRS_SCRATCH": str(self.given.scratch)}
+        env |= _SHARED if program.startswith("ranks_") else {}
         turn = self.given.turn or self.work / "turn"
         if steps:
             env["PAIRS_TURN"] = str(turn)
@@ -113,6 +151,9 @@ class Captures:
             if done.returncode:
                 said.seek(0)
                 return f"exit {done.returncode}: {said.read()[-600:]}"
+        if timed and times.exists():
+            with self.packing, (self.given.out / "times.jsonl").open("a") as all_of:
+                all_of.write(json.dumps({"name": name, "tool": tool, **json.loads(times.read_text())}) + "\n")
         for left in (*folder.glob("*.nsys-rep"), *folder.glob("*.qdstrm")):
             left.unlink()
         shutil.rmtree(folder / "steps", ignore_errors=True)
@@ -133,6 +174,7 @@ def main() -> int:
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--skip", nargs="*", default=[])
     parser.add_argument("--stepscope", default="python3 -m stepscope")
+    parser.add_argument("--timed", action="store_true", help="steps of programs of one rank are timed, too")
     parser.add_argument("--turn", type=Path, help="the lock, where others use it too")
     parser.add_argument("--scratch", type=Path, default=Path("/tmp/pairs"))
     given = parser.parse_args()

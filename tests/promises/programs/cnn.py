@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader, Dataset
 FAULTS = {
     "float-no-tf32": "A2", "nchw": "A3", "deterministic": "A11",
     "epochs": "twin", "epochs-restart-workers": "C3", "larger-warmed": "twin", "larger-from-step-8": "C5",
+    "crops": "twin", "crops-one-worker": "B6",
 }  # fmt: skip
 BATCH, SIZE, WIDTH = sized(128, 4), sized(128, 16), sized(64, 8)
 #: steps of an epoch
@@ -48,22 +49,29 @@ def network() -> nn.Module:
 class Images(Dataset):  # type: ignore[type-arg]
     """As many as an epoch has; each is cut from one larger image."""
 
-    def __init__(self) -> None:
+    def __init__(self, turned: bool) -> None:
+        self.turned = turned
         self.image = torch.randn(3, 2 * SIZE, 2 * SIZE)
 
     def __len__(self) -> int:
-        return EPOCH * BATCH
+        return (1000 if self.turned else EPOCH) * BATCH
 
     def __getitem__(self, i: int) -> tuple[torch.Tensor, int]:
         at = (7 * i) % SIZE
-        return self.image[:, at : at + SIZE, at : at + SIZE].contiguous(), i % 1000
+        image = self.image[:, at : at + SIZE, at : at + SIZE]
+        if self.turned:  # a crop that is made as large as the image
+            image = F.interpolate(image[None, :, SIZE // 16 :, SIZE // 16 :], size=(SIZE, SIZE), mode="bilinear")[
+                0
+            ].clamp(-2, 2)
+        return image.contiguous(), i % 1000
 
 
 def batches(fault: str, layout: torch.memory_format) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    if fault.startswith("epochs"):
+    if fault.startswith(("epochs", "crops")):
         loader = DataLoader(
-            Images(), BATCH, shuffle=True, num_workers=4, pin_memory=DEVICE.type == "cuda", drop_last=True,
-            persistent_workers=fault == "epochs",
+            Images(fault.startswith("crops")), BATCH, shuffle=True,
+            num_workers={"crops": 10, "crops-one-worker": 1}.get(fault, 4), pin_memory=DEVICE.type == "cuda",
+            drop_last=True, persistent_workers=fault != "epochs-restart-workers",
         )  # fmt: skip
         while True:
             for images, labels in loader:

@@ -65,15 +65,17 @@ def autocast(enabled: bool = True) -> torch.autocast:
 
 class Steps:
     """The steps of a run. Where they are timed, the GPU is waited for at both ends of the stretch, and of blocks of it
-    where so many steps make a block; nowhere else."""
+    where so many steps make a block; nowhere else. `after`: so many steps that are recorded come after them."""
 
-    def __init__(self, steps: int, timed: bool = False, block: int = 0) -> None:
+    def __init__(self, steps: int, timed: bool = False, block: int = 0, after: int = 0) -> None:
         self.steps, self.timed, self.block = steps, timed, block
-        #: so many steps the program makes: two more than are recorded, for the profiler to stop
-        self.total = WARM_UP + steps + (0 if timed else 2)
+        #: so many steps the program makes: some more than are recorded, for ranks to agree and the profiler to stop
+        self.total = WARM_UP + steps + (after + 4 if after else 0 if timed else 2)
         self.began = time.perf_counter()
         self._ends: list[float] = []
         self._first: float | None = None
+        #: called when the last of the timed steps is over
+        self.told: Callable[[], None] | None = None
 
     def begins(self) -> None:
         """The first step begins: what came before was the start."""
@@ -88,6 +90,8 @@ class Steps:
         if self.timed and (done in (0, self.steps) or (done > 0 and self.block and done % self.block == 0)):
             synchronize()
         self._ends.append(time.perf_counter())
+        if self.told is not None and done == self.steps:
+            self.told()
 
     def times(self) -> dict[str, object]:
         """Milliseconds: the mean of the stretch, each step as the host saw it, and the start."""
@@ -105,14 +109,21 @@ class Steps:
 Run = Callable[[str, Steps], None]
 
 
-def main(run: Run, faults: Mapping[str, str]) -> None:
+def main(run: Run, faults: Mapping[str, str], *, turn: Callable[[], None] = turn, writes: bool = True) -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--fault", choices=["none", *faults], default="none")
     parser.add_argument("--steps", type=int, default=4)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--after", type=int, default=0, help="steps to be recorded, after those that are timed")
     given = parser.parse_args()
     turn()
-    steps = Steps(given.steps, timed=given.json is not None)
+    timed = given.json is not None and writes
+    steps = Steps(given.steps, timed=given.json is not None, after=given.after)
+    steps.told = (lambda: _write(given, steps)) if timed else None
     run(given.fault, steps)
-    if given.json is not None:
-        given.json.write_text(json.dumps({"fault": given.fault, **steps.times()}) + "\n")
+    if timed:
+        _write(given, steps)
+
+
+def _write(given: argparse.Namespace, steps: Steps) -> None:
+    given.json.write_text(json.dumps({"fault": given.fault, **steps.times()}) + "\n")

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from common import DEVICE, Steps, autocast, main, settings, sized
 from torch import nn
 
-FAULTS = {"dense-embeddings": "A10", "auroc-of-all": "C7"}
+FAULTS = {"dense-embeddings": "A10", "auroc-of-all": "C7", "pageable-batches": "B3"}
 TABLES, ROWS, WIDTH, BATCH, BAG = sized(8, 2), sized(1_000_000, 50), sized(64, 8), sized(16384, 16), 8
 
 
@@ -52,11 +52,12 @@ def run(fault: str, steps: Steps) -> None:
     numbers = torch.randn(BATCH, 16, device=DEVICE)
     ids = torch.randint(ROWS, (4, TABLES, BATCH, BAG), device=DEVICE)
     clicks = torch.randint(2, (BATCH,), device=DEVICE)
+    given = ids.cpu() if fault == "pageable-batches" else ids
     seen: list[torch.Tensor] = []
     for i in range(steps.total):
         steps.begins()
         with autocast():
-            scores = model(numbers, ids[i % 4])
+            scores = model(numbers, given[i % 4].to(DEVICE))
         loss = F.binary_cross_entropy_with_logits(scores.float(), clicks.float())
         loss.backward()
         optimizer.step()

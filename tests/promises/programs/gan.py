@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+import time
+
 import torch
 import torch.nn.functional as F
 from common import DEVICE, Steps, autocast, main, settings, sized
 from torch import nn
 
-FAULTS = {"penalty-every-4": "C8"}
+FAULTS = {"penalty-every-4": "C8", "monitoring-thread": "B7"}
 BATCH, SIZE, WIDTH, NOISE = sized(64, 4), sized(64, 16), sized(128, 8), 128
 
 
@@ -27,11 +30,21 @@ def critic() -> nn.Module:
     return nn.Sequential(*down, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8 * WIDTH, 1))
 
 
+def monitored(over: threading.Event) -> None:
+    """A thread beside the training, which parses and sums up what it reads: it has Python's lock most of the time."""
+    while not over.is_set():
+        sum(hash(str(n)) % 7 for n in range(2000))
+        time.sleep(0.001)
+
+
 def run(fault: str, steps: Steps) -> None:
     settings()
     g, d = (m.to(DEVICE, memory_format=torch.channels_last) for m in (generator(), critic()))
     of_g, of_d = (torch.optim.Adam(m.parameters(), lr=1e-4, betas=(0.0, 0.99), fused=True) for m in (g, d))
     real = torch.randn(BATCH, 3, SIZE, SIZE, device=DEVICE).contiguous(memory_format=torch.channels_last)
+    watched = threading.Event()
+    if fault == "monitoring-thread":
+        threading.Thread(target=monitored, args=(watched,), daemon=True).start()
     for i in range(steps.total):
         steps.begins()
         with autocast():
@@ -52,6 +65,7 @@ def run(fault: str, steps: Steps) -> None:
         loss.backward()
         of_g.step()
         steps.ended()
+    watched.set()
 
 
 if __name__ == "__main__":

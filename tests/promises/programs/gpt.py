@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import gc
 
 import torch
@@ -15,6 +16,7 @@ FAULTS = {
     "norm-and-gelu-by-hand": "A5", "casts-and-clones": "A6", "optimizer-loop": "A7",
     "smoothing-by-hand": "A8", "vocabulary-50257": "A9", "second-forward": "A12",
     "save-every-3": "C1", "evaluate-every-3": "C2", "collect-every-4": "C4", "load-weights": "C6",
+    "clip-by-item": "B1", "metrics-in-python": "B7",
 }  # fmt: skip
 WIDTH, LAYERS, HEADS = sized(1024, 32), sized(3, 1), sized(16, 2)
 BATCH, SEQ, VOCABULARY = sized(4, 2), sized(2048, 32), sized(50304, 96)
@@ -93,6 +95,14 @@ def loss_of(fault: str, logits: torch.Tensor, targets: torch.Tensor) -> torch.Te
     return -(true * logs).sum(-1).mean()
 
 
+def clip(weights: list[nn.Parameter]) -> None:
+    """Gradients are clipped by hand: the norm of each is read back."""
+    norms = [w.grad.norm().item() for w in weights if w.grad is not None]
+    scale = 1.0 / max(1.0, sum(n * n for n in norms) ** 0.5)
+    if scale < 1.0:
+        torch._foreach_mul_([w.grad for w in weights if w.grad is not None], scale)
+
+
 def built(fault: str) -> Model:
     """On the GPU from the start; or on the host, with weights from a file."""
     path = SCRATCH / "gpt.pt"
@@ -115,6 +125,7 @@ def run(fault: str, steps: Steps) -> None:
     adam = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=not looped, foreach=False if looped else None)
     tokens = torch.randint(sized(50257, 96), (8, BATCH, SEQ + 1), device=DEVICE)
     heap = [{"at": i, "text": [i]} for i in range(sized(500_000, 1000))] if fault == "collect-every-4" else []
+    given = tokens.flatten(1).tolist() if fault == "metrics-in-python" else []
     gc.collect()
     for i in range(steps.total):
         steps.begins()
@@ -124,6 +135,8 @@ def run(fault: str, steps: Steps) -> None:
             loss = loss_of(fault, logits, targets)
         loss.backward()
         del logits
+        if fault == "clip-by-item":
+            clip(list(model.parameters()))
         adam.step()
         adam.zero_grad(set_to_none=fault != "casts-and-clones")
         if fault == "second-forward":
@@ -138,6 +151,9 @@ def run(fault: str, steps: Steps) -> None:
             torch.stack(losses).mean().item()
         if fault == "collect-every-4" and i % 4 == 3:
             gc.collect()
+        if fault == "metrics-in-python":
+            words = collections.Counter(given[i % 8])
+            sorted(words.items(), key=lambda item: (-item[1], item[0]))
         steps.ended()
     heap.clear()
 

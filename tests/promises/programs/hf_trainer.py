@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import warnings
@@ -19,6 +20,7 @@ FAULTS = {
     "smoothing-fused": "twin", "label-smoothing": "A8", "gpt2-50304": "twin", "gpt2-50257": "A9",
     "second-forward": "A12",
     "save-every-3": "C1", "evaluate-every-3": "C2", "empty-cache-every-4": "C4", "load-weights": "C6",
+    "norms-by-item": "B1", "python-in-callback": "B7",
     "compiled-dynamic": "twin", "compiled-longer-from-step-8": "C5",
 }  # fmt: skip
 SEQ, BATCH, VOCABULARY = sized(1024, 16), sized(16, 2), sized(65536, 64)
@@ -45,13 +47,17 @@ class Texts(torch.utils.data.Dataset):  # type: ignore[type-arg]
 class Ends(transformers.TrainerCallback):
     """Tells our clock where steps are."""
 
-    def __init__(self, steps: Steps) -> None:
-        self.steps = steps
+    def __init__(self, steps: Steps, fault: str) -> None:
+        self.steps, self.fault = steps, fault
+        self.told: list[dict[str, Any]] = [{"step": n, "loss": n / 7, "rate": 1e-4} for n in range(sized(30_000, 10))]
 
     def on_step_begin(self, *_: Any, **__: Any) -> None:
         self.steps.begins()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if self.fault == "python-in-callback":  # the whole history is written anew in every step
+            self.told.append({"step": state.global_step, "loss": 0.0, "rate": 1e-4})
+            json.dumps(self.told, indent=1)
         # Saving and evaluating come after the end of the step: they are timed with the next.
         self.steps.ended()
 
@@ -61,6 +67,12 @@ class Trainer(transformers.Trainer):
 
     def _get_train_sampler(self, *_: Any) -> Any:
         return torch.utils.data.SequentialSampler(self.train_dataset)
+
+    def training_step(self, model: Any, *args: Any, **kwargs: Any) -> Any:
+        loss = super().training_step(model, *args, **kwargs)
+        if self.fault == "norms-by-item":
+            self.norms = {n: p.grad.norm().item() for n, p in model.named_parameters() if p.grad is not None}
+        return loss
 
     def compute_loss(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         if self.fault == "second-forward":
@@ -124,7 +136,7 @@ def run(fault: str, steps: Steps) -> None:
     data = Texts(fault)
     trainer = Trainer(
         model, arguments, train_dataset=data, eval_dataset=torch.utils.data.Subset(data, range(4 * BATCH)),
-        callbacks=[Ends(steps)],
+        callbacks=[Ends(steps, fault)],
         optimizers=(adam, None), compute_loss_func=smoothed if fault == "smoothing-fused" else None,
     )  # fmt: skip
     trainer.fault = fault

@@ -18,7 +18,7 @@ from torch import nn
 
 FAULTS = {
     "float": "A2", "nchw": "A3", "optimizer-loop": "A7", "frozen-first": "twin", "frozen-with-gradients": "A12",
-    "deterministic": "A11",
+    "deterministic": "A11", "features-to-host": "B3", "transforms": "twin", "transforms-no-workers": "B6",
     "save-every-3": "C1", "validate-every-3": "C2", "epochs": "twin", "epochs-restart-workers": "C3",
 }  # fmt: skip
 BATCH, SIZE, WIDTH, EPOCH = sized(96, 2), sized(160, 16), sized(96, 8), 4
@@ -40,7 +40,8 @@ class Mix(nn.Module):
 
 
 class Images(torch.utils.data.Dataset):  # type: ignore[type-arg]
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, turned: bool = False) -> None:
+        self.turned = turned
         self.count, self.image = count, torch.randn(3, 2 * GIVEN, 2 * GIVEN)
 
     def __len__(self) -> int:
@@ -48,7 +49,12 @@ class Images(torch.utils.data.Dataset):  # type: ignore[type-arg]
 
     def __getitem__(self, i: int) -> tuple[torch.Tensor, int]:
         at = (7 * i) % GIVEN
-        return self.image[:, at : at + GIVEN, at : at + GIVEN].contiguous(), i % 100
+        image = self.image[:, at : at + GIVEN, at : at + GIVEN].contiguous()
+        if self.turned:
+            for _ in range(3):
+                image = F.interpolate(image[None].flip(3), scale_factor=1.1, mode="bicubic")[0][:, :GIVEN, :GIVEN]
+            image = ((image - image.mean((1, 2), keepdim=True)) / image.std()).contiguous()
+        return image, i % 100
 
 
 class Classifier(pl.LightningModule):
@@ -67,7 +73,10 @@ class Classifier(pl.LightningModule):
         x = F.interpolate(x, size=(SIZE, SIZE))
         if self.fault != "nchw":
             x = x.contiguous(memory_format=torch.channels_last)
-        return self.head(self.second(self.first(self.stem(x))).mean((2, 3)))
+        features = self.second(self.first(self.stem(x)))
+        if self.fault == "features-to-host":
+            self.seen = features.detach().float().cpu()
+        return self.head(features.mean((2, 3)))
 
     def training_step(self, batch: Any, index: int) -> torch.Tensor:
         return F.cross_entropy(self(batch[0]), batch[1])
@@ -97,9 +106,11 @@ def run(fault: str, steps: Steps) -> None:
     for name in ("lightning.pytorch", "pytorch_lightning", "lightning.fabric", "lightning_fabric"):
         logging.getLogger(name).setLevel(logging.ERROR)
     epochs = fault.startswith("epochs")
+    workers = {"transforms": 8, "transforms-no-workers": 0}.get(fault, 4)
     loader = torch.utils.data.DataLoader(
-        Images((EPOCH if epochs else steps.total) * BATCH), BATCH, num_workers=4, pin_memory=not ON_CPU,
-        persistent_workers=fault != "epochs-restart-workers", prefetch_factor=4,
+        Images((EPOCH if epochs else steps.total) * BATCH, fault.startswith("transforms")), BATCH,
+        num_workers=workers, pin_memory=not ON_CPU,
+        persistent_workers=bool(workers) and fault != "epochs-restart-workers", prefetch_factor=4 if workers else None,
     )  # fmt: skip
     valid = torch.utils.data.DataLoader(Images(4 * BATCH), BATCH, num_workers=2, persistent_workers=True)
     saves = pl.callbacks.ModelCheckpoint(dirpath=SCRATCH / "lightning", every_n_train_steps=3, save_top_k=-1)

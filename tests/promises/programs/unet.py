@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
-from common import DEVICE, Steps, autocast, main, settings, sized
+from common import DEVICE, Steps, autocast, main, settings, sized, synchronize
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-FAULTS = {"permute-in-every-layer": "A3", "norm-and-silu-by-hand": "A5", "checkpoint-levels": "A4", "odd-widths": "A9"}
+FAULTS = {
+    "permute-in-every-layer": "A3", "norm-and-silu-by-hand": "A5", "checkpoint-levels": "A4", "odd-widths": "A9",
+    "synchronize-every-layer": "B2",
+}  # fmt: skip
 BATCH, SIZE = sized(16, 2), sized(128, 16)
 
 
@@ -49,6 +52,8 @@ class Double(nn.Module):
             x = norm(conv(x))
             x = x * torch.sigmoid(x) * 1.0 if self.fault == "norm-and-silu-by-hand" else F.silu(x)
             # The same normalization; channels are last in memory already, and a view will do.
+            if self.fault == "synchronize-every-layer":
+                synchronize()
             x = self.last(x) if self.last is not None else self.plain(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
         return x
 
