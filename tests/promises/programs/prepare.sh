@@ -7,7 +7,7 @@ set -eu
 OUT=$1
 mkdir -p "$OUT/site" "$OUT/lib" "$OUT/wheels"
 python3 -m pip download -q --only-binary :all: --python-version "${2:-3.12}" --platform manylinux_2_28_x86_64 \
-  --platform manylinux2014_x86_64 -d "$OUT/wheels" msgspec click rich
+  --platform manylinux2014_x86_64 -d "$OUT/wheels" msgspec click rich xxhash
 for wheel in "$OUT"/wheels/*.whl; do python3 -m zipfile -e "$wheel" "$OUT/site"; done
 rm -r "$OUT/wheels"
 for name in libdw.so.1 libelf.so.1 libbz2.so.1.0; do

@@ -11,7 +11,7 @@ stacks before and after share, `model.py(30-34): forward`, and `inferred_ns` say
 without any are rows too, `(no frame)`. `--stacks FILE` writes collapsed stacks for flame graph tools, weighted by GPU
 nanoseconds.
 
-`--script KERNEL` writes a script of some fifty lines that runs the op or collective again whose kernel (or own name)
+`--script KERNEL` writes a script of some sixty lines that runs the op or collective again whose kernel (or own name)
 matches, with its shapes and types: it times it, beside the trace and the roof (needs `--with shapes`).
 
 `call` and `api_ns` are of the CUDA calls that launched a row's ops: where these take the host longer than the GPU takes

@@ -145,7 +145,11 @@ def _head(op: Traced, trace: str, more: str) -> list[str]:
 
 
 def _timing(*, everywhere: bool = False) -> list[str]:
-    """Some calls to warm up, then twenty, and the time of one."""
+    """Some calls to warm up, then twenty, and the time of one.
+
+    Launching a short kernel takes longer than the kernel does. So the GPU first sleeps while the host launches all
+    runs: what its own events time is the kernels, one after the other, as in a trace.
+    """
     return [
         "",
         "",
@@ -153,20 +157,33 @@ def _timing(*, everywhere: bool = False) -> list[str]:
         '    print("no GPU here: on the CPU, in float32, whose time says nothing of a GPU\'s")',
         'wait = torch.cuda.synchronize if device == "cuda" else lambda: None',
         "for count in (3, 20):  # the first to warm up",
-        "    wait()",
         *(["    dist.barrier()"] if everywhere else []),
+        "    wait()",
+        '    if device == "cuda":  # the GPU sleeps for some 10 ms, while all runs are launched',
+        "        torch.cuda._sleep(20_000_000)",
+        "        first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))",
+        "        first.record()",
         "    began = time.perf_counter()",
         "    for _ in range(count):",
         "        run()",
+        "    launched = time.perf_counter() - began",
+        '    if device == "cuda":',
+        "        last.record()",
         "    wait()",
-        "us = 1e6 * (time.perf_counter() - began) / count",
+        "us = host = 1e6 * launched / count",
+        'if device == "cuda":',
+        "    us = 1e3 * first.elapsed_time(last) / count",
     ]
 
 
 def _said(op: Traced) -> list[str]:
     """What a run takes, beside the trace and the roof; the roof of a GPU is none of the CPU's."""
     where = f" on {op.gpu}" if op.gpu else ""
-    lines = [f'print(f"{{us:.1f}} us a run; in the trace {about(op.median_ns)}{where} (median of {op.runs})")']
+    lines = [
+        f'print(f"{{us:.1f}} us a run; in the trace {about(op.median_ns)}{where} (median of {op.runs})")',
+        'if device == "cuda" and host > us:',
+        '    print(f"calling it takes the host {host:.1f} us: longer than it runs")',
+    ]
     if op.roof is None:
         return [*lines, 'print("its roof is not known")']
     return [
