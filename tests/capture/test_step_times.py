@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stepscope.capture.step_times import profiled, slowdown, unprofiled
+from stepscope.capture.step_times import profiled, slowdown, unprofiled, unprofiled_host
 
 
 def manifest(backend: str = "nsys", **captured: Any) -> dict[str, Any]:
@@ -37,6 +37,13 @@ def test_spans_count_more_than_single_steps() -> None:
     spans = {"0": [(2, 200, False), (4, 480, False), (1, 330, True)]}
     content = manifest(step_ns={"0": steps(1, 1, 1, recorded=(1,))}, spans=spans)
     assert (unprofiled(content), profiled(content)) == (110, 330)
+
+
+def test_what_the_host_took_is_of_steps_without_a_wait_at_their_end() -> None:
+    spans = {"0": [(1, 120, False), (1, 330, True)]}
+    content = manifest("torch", step_ns={"0": steps(900, 500, 80, 90, 400, recorded=(150,))}, spans=spans)
+    assert (unprofiled(content), unprofiled_host(content)) == (120, 85)
+    assert unprofiled_host(manifest(spans=spans)) is None
 
 
 def test_steps_timed_apart_count_most() -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from jobs import written
+from promises import new
 from promises.simulated import step_times
 from stepscope import api
 from stepscope.simulate.job.scenario import Scenario
@@ -55,6 +56,17 @@ def test_what_the_profiler_costs_is_not_promised(fault: str, finding: str, tmp_p
         told = promised(folder, finding)
     assert told == pytest.approx(truth, rel=0.1)
     assert abs(told - truth) <= abs(blind - truth)
+
+
+@pytest.mark.parametrize("fault", [pytest.param("none", marks=pytest.mark.slow), "frozen-first"])
+def test_a_step_timed_with_an_empty_queue_is_longer_than_those_that_run_into_each_other(
+    fault: str, tmp_path: Path
+) -> None:
+    """Its host runs ahead where no profiler slows it: then neither launches nor idle time are worth a word."""
+    folder = new.unpacked("lightning_cnn", fault, "torch", tmp_path)
+    result = api.analyse(api.open(folder, cache=False), "diagnose", least=0.0)
+    host = result.rows.filter(result.rows["id"].is_in(["launch-bound", "unexplained"]))
+    assert (host["recoverable_ns"] < 0.02 * result.summary["unprofiled_step_ns"]).all(), host.to_dicts()
 
 
 def promised(folder: Path, finding: str) -> int:

@@ -222,6 +222,13 @@ class Profile(model.Profile, Methods):
         return step_times.unprofiled(self._manifest) if self._manifest else None
 
     @cached_property
+    def unprofiled_host_ns(self) -> float | None:
+        """What the host took for such a step, without waiting for the GPU at its end."""
+        from stepscope.capture import step_times
+
+        return step_times.unprofiled_host(self._manifest) if self._manifest else None
+
+    @cached_property
     def program_steps(self) -> ProgramSteps | None:
         """Every step of the program, recorded or not, as `capture run` notes them in its manifest."""
         from stepscope.capture import step_times

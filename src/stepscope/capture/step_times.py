@@ -31,10 +31,14 @@ def unprofiled_times(content: Mapping[str, Any]) -> list[float]:
     """
     if apart := content["captured"].get("unprofiled_step_ns"):
         return list(map(float, apart))
-    if between := _spans(content, profiled=False):
-        return between
-    steps = _before(content)[SETTLING:]
-    return steps[:-1] if _warms_up(content) else steps
+    return _spans(content, profiled=False) or _settled(content)
+
+
+def unprofiled_host(content: Mapping[str, Any]) -> float | None:
+    """The median, ns, of what the host took for a step before recording began, where it did not wait for the GPU at its
+    end; None where too few are left."""
+    steps = _settled(content)
+    return float(median(steps)) if steps else None
 
 
 def profiled(content: Mapping[str, Any]) -> float | None:
@@ -104,6 +108,12 @@ def _periods(steps: Sequence[tuple[int, bool]], began: Sequence[int] | None) -> 
 
 def _warms_up(content: Mapping[str, Any]) -> bool:
     return bool(content["scenario"].get("backend") == "torch")
+
+
+def _settled(content: Mapping[str, Any]) -> list[float]:
+    """Steps before recording began, but for the first and that in which the profiler warms up."""
+    steps = _before(content)[SETTLING:]
+    return steps[:-1] if _warms_up(content) else steps
 
 
 def _before(content: Mapping[str, Any]) -> list[float]:

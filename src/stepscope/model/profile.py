@@ -136,6 +136,11 @@ class Profile(Assembled):
         return None
 
     @property
+    def unprofiled_host_ns(self) -> float | None:
+        """What the host took for such a step, without waiting for the GPU at its end."""
+        return None
+
+    @property
     def program_steps(self) -> ProgramSteps | None:
         """Every step of the program, recorded or not, where whoever captured timed them."""
         return None

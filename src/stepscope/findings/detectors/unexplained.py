@@ -26,6 +26,7 @@ from stepscope.findings.evidence.once import once
 from stepscope.findings.evidence.places import longest, places
 from stepscope.findings.evidence.shown import LATE, part
 from stepscope.findings.evidence.start_up import started
+from stepscope.findings.evidence.unprofiled import slowed_ns
 from stepscope.findings.finding import Finding, Place
 from stepscope.findings.thresholds import SHOWN
 from stepscope.intervals import Spans, intersect, join, subtract, union
@@ -177,6 +178,8 @@ def rest(case: Case, findings: Iterable[Finding]) -> list[Finding]:
     comm = _mean(left, "comm")
     grown = sum(f.recoverable_ns for f in findings if f.id == "drift")
     idle = max(_mean(left, "idle") - grown - sum(_besides(f) for f in findings if f.id not in _WAITED_FOR), 0)
+    if case.material(idle, SHOWN) and not any(f.id == "profiler-distortion" for f in findings):
+        idle = max(idle - slowed_ns(case), 0)
     explained = min(waited, comm)
     if case.material(comm - explained, SHOWN):
         left_over.append(_communication(case, left, comm - explained))

@@ -2,6 +2,10 @@
 
 A profiler slows the host: each launch takes longer. So the step is replayed with launches that much quicker, on all
 ranks alike, that it is as long as steps were without the profiler.
+
+Steps are timed from one synchronization to another, so that the first of them begins with a GPU that has nothing to do.
+A program whose host runs ahead does not wait for that in its other steps: these take what the host takes, as it was
+seen without synchronizations, or what the GPU takes when it is never kept waiting, whichever is more.
 """
 
 from __future__ import annotations
@@ -63,9 +67,12 @@ def profiler_cost(case: Case) -> Cost | None:
     plain = case.profile.unprofiled_step_ns
     if not plain or case.kind != "step":
         return None
-    if min(case.step_ns, usual_length(case.profile) or case.step_ns) <= SLOWED_STEP.value * plain or not hosts(case):
+    running = _running(case, plain)
+    # Against steps of the run, the usual one is held; against what this very step takes when fed, itself.
+    usual = min(case.step_ns, usual_length(case.profile) or case.step_ns) if running == plain else case.step_ns
+    if usual <= SLOWED_STEP.value * running or not hosts(case):
         return Cost(plain, 1.0, Change())
-    wanted = plain * case.replay.plain / case.step_ns
+    wanted = running * case.replay.plain / case.step_ns
     low, high = 1.0, WORST_PROFILER.value
     for _ in range(8):  # between 1 and 3, to 0.4 %
         factor = (low * high) ** 0.5
@@ -73,6 +80,21 @@ def profiler_cost(case: Case) -> Cost | None:
     change = _quicker(case, high)
     share = wanted / max(case.replay.run(change), 1)
     return Cost(plain, high, change, share if share < ALIKE_STEPS.share else 1.0)
+
+
+def slowed_ns(case: Case) -> int:
+    """What the profiler adds to the step, where steps were timed without it: the GPU idles for it."""
+    cost = case.once(profiler_cost)
+    return case.replay.saved(cost.change) if cost is not None and cost.factor > 1 else 0
+
+
+def _running(case: Case, plain: float) -> float:
+    """A step among others, of one that was timed between synchronizations."""
+    host = case.profile.unprofiled_host_ns
+    if host is None or host >= plain or not hosts(case):
+        return plain
+    fed = case.replay.run(_quicker(case, WORST_PROFILER.value)) * case.step_ns / case.replay.plain
+    return min(plain, max(host, fed))
 
 
 def added_ns(case: Case) -> int:
