@@ -98,8 +98,8 @@ def names() -> tuple[str, ...]:
 def question(name: str) -> str:
     """The one-line question of an analysis, read from its file: help must not import Polars."""
     place = Path(__file__).parent.joinpath(*_MODULES[name].split("."))
-    file = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
-    source = file.read_text("utf-8")
+    file = place / "__init__.py"
+    source = (file if file.exists() else place.with_suffix(".py")).read_text("utf-8")
     match = re.match(r'\s*"""(.*?)(?:\n|""")', source)
     return match.group(1).strip() if match else ""
 

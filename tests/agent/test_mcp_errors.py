@@ -163,7 +163,7 @@ def test_a_failed_gate_is_an_answer(made: Server) -> None:
 def test_no_option_of_an_agent_writes_or_draws() -> None:
     """A path of which its analysis does not say that it is read is not offered; each says what it does."""
     from stepscope.agent.options import offered
-    from stepscope.model.effect import Effect
+    from stepscope.model.option import Effect
 
     for name in questions.names():
         analysis = questions.get(name)

@@ -187,7 +187,7 @@ def test_folders_of_several_nodes_are_one_job(
 
 
 def test_manifests_of_other_runs_and_profilers_are_left_out() -> None:
-    from stepscope.capture.merging import merged as together
+    from stepscope.capture.manifest import merged as together
 
     def content(backend: str, ranks: list[int], stated: int | None = None) -> dict[str, Any]:
         times = {str(rank): [[rank, True]] for rank in ranks}

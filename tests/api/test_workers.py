@@ -13,7 +13,7 @@ import pytest
 
 from jobs import written
 from stepscope import api
-from stepscope.api.crew import Cluster, Tasks
+from stepscope.api.workers import Cluster, Tasks
 from stepscope.errors import BadInput
 from stepscope.model import profile as model
 from stepscope.model.result import Result

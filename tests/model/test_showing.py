@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stepscope.api.analysing import Showing
 from stepscope.errors import BadInput
 from stepscope.model.result import Result
-from stepscope.model.showing import Showing
 from stepscope.render import render
 
 

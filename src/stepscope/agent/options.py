@@ -17,8 +17,7 @@ from stepscope.agent.roots import Roots
 from stepscope.api.options import WINDOW_KEYWORDS, choices, keywords, shared, takes_profile
 from stepscope.errors import meant, meant_of
 from stepscope.model.command_line import command_line, flags
-from stepscope.model.effect import Effect
-from stepscope.model.option import Option
+from stepscope.model.option import Effect, Option
 from stepscope.questions import Analysis
 from stepscope.sql.catalogue import catalogue
 

@@ -24,7 +24,7 @@ from stepscope.derive.windows.unmarked import why_unmarked
 from stepscope.derive.windows.window import WHOLE
 from stepscope.errors import BadInput, CannotAnswer
 from stepscope.intervals.arrays import I64, Mask
-from stepscope.model.effect import Effect
+from stepscope.model.option import Effect
 from stepscope.model.profile import Profile
 from stepscope.model.result import Result, rows
 from stepscope.model.threshold import Threshold

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 from stepscope import questions
-from stepscope.api import nsys
 from stepscope.api.analysing import analyse
 from stepscope.api.options import Ranks, keywords, window_spec
 from stepscope.derive.windows.spec import WindowSpec
@@ -43,14 +42,20 @@ class Methods:
 
         Arguments are those that the report takes after its name, and start, end (ns, or "1ms") and nvtx.
         """
+        from stepscope.api import nsys
+
         return nsys.stats(self, name, rank=rank, **arguments)  # type: ignore[arg-type]
 
     def rules(self, name: str, *, rank: Ranks | None = None, **arguments: Any) -> Result:
         """A rule of `nsys analyze`: `p.rules("gpu_gaps", gap="800us")`."""
+        from stepscope.api import nsys
+
         return nsys.rules(self, name, rank=rank, **arguments)  # type: ignore[arg-type]
 
     def recipe(self, name: str, *, table: str | None = None, rank: Ranks | None = None, **arguments: Any) -> Result:
         """A recipe of `nsys recipe`: `p.recipe("nccl_sum", table="rank_stats")`. See docs/recipes.md."""
+        from stepscope.api import nsys
+
         return nsys.recipe(self, name, table=table, rank=rank, **arguments)  # type: ignore[arg-type]
 
 

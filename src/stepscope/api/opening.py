@@ -23,7 +23,6 @@ from stepscope.model.source import Source
 from stepscope.model.units import size
 from stepscope.questions import need_timeline
 from stepscope.sources.captures import captures
-from stepscope.sources.nsys.program import need_nsys
 from stepscope.sources.open import find_profiles, middle, stretches
 from stepscope.sources.runs import refuse_other_runs
 
@@ -58,6 +57,8 @@ def open(  # the name that users see: stepscope.open
     if memory is not None:
         budget.keep(memory)
     if nsys is not None:
+        from stepscope.sources.nsys.report import need_nsys
+
         need_nsys(nsys)  # also where nothing has to be exported: else a typing error shows only once the cache is gone
     given = [path for item in paths for path in ([item] if isinstance(item, str | Path) else item)]
     how: dict[str, Any] = {"cache": cache, "nsys": nsys, "taxonomy": taxonomy, "labels": labels}

@@ -3,6 +3,8 @@
 `Annotated[int | None, "rows in their order", Shell(metavar="N")]` is an option of the command line, a keyword of Python
 and a property of the agents' tools. Options that several commands share stand in a class: a `TypedDict` of keywords, or
 a `NamedTuple` with what is made of them. This module imports nothing large: listing commands must stay quick.
+
+An option may do more than change the answer (`Effect`): front ends that may not write or draw leave such options out.
 """
 
 from __future__ import annotations
@@ -10,9 +12,16 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints, is_typeddict
 
-from stepscope.model.effect import Effect
+
+class Effect(Enum):
+    """Stands in the annotation of an option, after its help: `Annotated[Path | None, "…", Effect.WRITES]`."""
+
+    READS = "names a file or folder that is read"
+    WRITES = "names a file that is written"
+    DRAWS = "draws in the terminal"
 
 
 class Shell(NamedTuple):

@@ -18,8 +18,6 @@ from stepscope.model.units import INSTANTS, MISSING, file_names, header, show
 from stepscope.render import layout
 from stepscope.render.arrange import arrange, lines
 from stepscope.render.layout import wrapped
-from stepscope.render.plot import pace
-from stepscope.render.roofline import roofline_plot
 
 #: The width when output is not a terminal.
 PIPED_WIDTH = 100
@@ -80,6 +78,8 @@ def note_lines(notes: Iterable[Note], width: int, pen: Pen) -> list[str]:
 def drawn(result: Result, width: int) -> list[str]:
     """The picture that a result asks for, as lines of text."""
     if result.command == "roofline":
+        from stepscope.render.roofline import roofline_plot
+
         return roofline_plot(result, width)
     if result.command == "compute":
         from stepscope.render.compute import budget_bar
@@ -89,6 +89,8 @@ def drawn(result: Result, width: int) -> list[str]:
         from stepscope.render.memory import memory_plot
 
         return memory_plot(result, width)
+    from stepscope.render.plot import pace
+
     return pace(result.rows, width)
 
 

@@ -12,7 +12,8 @@ from nsys_files import KERNEL, RUNTIME, call, kernel, strings, write
 
 from stepscope.errors import BadInput
 from stepscope.model.profile import Profile
-from stepscope.sources.nsys import is_parquet_dir, is_sqlite, open_parquet, open_sqlite
+from stepscope.sources.detect import is_parquet_export
+from stepscope.sources.nsys import is_sqlite, open_parquet, open_sqlite
 from stepscope.sources.open import open_sources
 
 
@@ -105,7 +106,7 @@ def test_a_damaged_export_found_while_reading(tmp_path: Path) -> None:
 
 def test_a_directory_of_nothing(tmp_path: Path) -> None:
     assert "not an nsys export" in refusal(tmp_path)
-    assert not is_parquet_dir(tmp_path)
+    assert not is_parquet_export(tmp_path)
 
 
 def test_a_directory_of_other_parquet_files(tmp_path: Path) -> None:
@@ -118,7 +119,7 @@ def test_a_directory_of_other_parquet_files(tmp_path: Path) -> None:
 def test_a_damaged_parquet_file(tmp_path: Path, shared: Path) -> None:
     directory = tmp_path / "export_pqtdir"
     shutil.copytree(shared / "h200/payloads/overlapped_pqtdir", directory)
-    assert is_parquet_dir(directory)
+    assert is_parquet_export(directory)
     file = directory / "CUPTI_ACTIVITY_KIND_RUNTIME.parquet"
     file.chmod(0o644)
     file.write_bytes(file.read_bytes()[:-1000])

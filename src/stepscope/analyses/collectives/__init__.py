@@ -24,7 +24,7 @@ from stepscope.derive.comm.across import Across, Align, across
 from stepscope.derive.comm.table import table_of
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.errors import BadInput
-from stepscope.model.effect import Effect
+from stepscope.model.option import Effect
 from stepscope.model.profile import Profile
 from stepscope.model.result import Result, names, rows
 from stepscope.model.statement import STATEMENT, several, sum_over

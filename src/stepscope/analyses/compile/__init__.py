@@ -43,8 +43,8 @@ from stepscope.errors import BadInput, CannotAnswer
 from stepscope.intervals import covered, union
 from stepscope.intervals.arrays import I64, NONE
 from stepscope.model.capturing import capture_with
-from stepscope.model.effect import Effect
 from stepscope.model.note import noted
+from stepscope.model.option import Effect
 from stepscope.model.profile import Profile
 from stepscope.model.result import Result, blank
 from stepscope.model.statement import STATEMENT

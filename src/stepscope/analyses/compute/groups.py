@@ -7,8 +7,8 @@ import polars as pl
 
 from stepscope.analyses.compute.fused import fused_good
 from stepscope.derive.rank.data import RankData
-from stepscope.derive.work.good import REFERENCE, SCALED
-from stepscope.derive.work.good import SOURCES as GOOD_FROM
+from stepscope.derive.work.arithmetic import REFERENCE, SCALED
+from stepscope.derive.work.arithmetic import SOURCES as GOOD_FROM
 from stepscope.derive.work.modules import modules
 from stepscope.derive.work.parts import PARTS, layers
 from stepscope.derive.work.phases import HOW, PHASES, in_order, symbols_of

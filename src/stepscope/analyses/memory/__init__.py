@@ -60,8 +60,8 @@ from stepscope.derive.memory.estimate import Estimate, Job, estimate
 from stepscope.errors import BadInput, CannotAnswer
 from stepscope.model import declared
 from stepscope.model.capturing import capture_by
-from stepscope.model.effect import Effect
 from stepscope.model.gpus import gpu_of
+from stepscope.model.option import Effect
 from stepscope.model.profile import Profile
 from stepscope.model.result import Result, blank, rows
 from stepscope.model.statement import STATEMENT

@@ -35,9 +35,9 @@ from stepscope.derive.windows.window import Windows
 from stepscope.errors import BadInput, CannotAnswer
 from stepscope.model import declared
 from stepscope.model.capturing import capture_with
-from stepscope.model.effect import Effect
 from stepscope.model.gpus import Precision
 from stepscope.model.labels import setups
+from stepscope.model.option import Effect
 from stepscope.model.profile import Profile
 from stepscope.model.ranks import world_of
 from stepscope.model.result import OfRank, Result

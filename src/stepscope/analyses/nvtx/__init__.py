@@ -34,7 +34,7 @@ from stepscope.derive.windows.window import Window
 from stepscope.errors import BadInput, CannotAnswer
 from stepscope.intervals.arrays import I64, NONE, Mask
 from stepscope.model.capturing import capture_by
-from stepscope.model.effect import Effect
+from stepscope.model.option import Effect
 from stepscope.model.profile import Profile
 from stepscope.model.result import OfRank, Result, names
 

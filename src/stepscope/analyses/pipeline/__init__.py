@@ -28,9 +28,8 @@ import polars as pl
 
 from stepscope.analyses.pipeline import overlap_score
 from stepscope.analyses.pipeline.block_timers import BlockRow, ComparedRow, blocks, blocks_statement
-from stepscope.analyses.pipeline.chunks import CHUNKS, Work
+from stepscope.analyses.pipeline.chunks import CHUNKS, ByPhase, ByRank, OfStage, Work
 from stepscope.analyses.pipeline.chunks import works as works_of
-from stepscope.analyses.pipeline.columns import ByPhase, ByRank, OfStage
 from stepscope.analyses.pipeline.inference import infer
 from stepscope.analyses.pipeline.two_stages import Row as Row
 from stepscope.analyses.pipeline.two_stages import has_two_stages, two_stages

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Annotated, TypedDict
 
 import numpy as np
 import polars as pl
 from msgspec import Struct
 
-from stepscope.analyses.pipeline.columns import ByPhase, OfStage
 from stepscope.analyses.pipeline.inference import pieces
 from stepscope.derive.comm.purpose import purpose_of
 from stepscope.derive.pipelines.schedules import PIPELINE
@@ -27,6 +27,36 @@ from stepscope.intervals import Spans, covered, gaps, union
 from stepscope.intervals.arrays import I64, NONE, Mask
 from stepscope.model.labels import parse_setup
 from stepscope.model.profile import Profile
+from stepscope.model.result import OfRank
+
+
+class OfStage(OfRank):
+    stage: Annotated[int | None, "place in the pipeline, from the setup label"]
+
+
+class _Bubble(TypedDict):
+    bubble_ns: Annotated[int, "of it, with neither compute nor communication other than the pipeline's"]
+    bubble_pct: Annotated[float | None, "the same as a share"]
+
+
+class _RankKey(OfStage):
+    step_ns: Annotated[int, "GPU time from the first op of the step to the end of its last"]
+
+
+class ByRank(_RankKey, _Bubble):
+    ideal_pct: Annotated[
+        float | None, "share that the schedule leaves idle on ideal stages; null where it is not known"
+    ]
+    over_pct: Annotated[float | None, "bubble beyond the ideal, in percentage points"]
+
+
+class _PhaseKey(OfStage):
+    phase: Annotated[str, "before, warm-up, steady, drain or after"]
+    phase_ns: Annotated[int, "its length"]
+
+
+class ByPhase(_PhaseKey, _Bubble): ...
+
 
 PHASES = ("before", "warm-up", "steady", "drain", "after")
 

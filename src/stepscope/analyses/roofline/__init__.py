@@ -43,7 +43,7 @@ from stepscope.derive.kernel.work import LEVELS
 from stepscope.derive.rank.pattern import check_pattern
 from stepscope.errors import CannotAnswer
 from stepscope.intervals.arrays import NONE
-from stepscope.model.effect import Effect
+from stepscope.model.option import Effect
 from stepscope.model.profile import Profile
 from stepscope.model.result import Result, blank, rows
 from stepscope.model.statement import STATEMENT

@@ -7,8 +7,7 @@ from typing import Any, Literal, TypedDict
 import numpy as np
 
 from stepscope.derive.kernel.bound import Bound
-from stepscope.derive.kernel.roofline import Roofline
-from stepscope.derive.kernel.roofs import Roof, sm_clock
+from stepscope.derive.kernel.roofline import Roof, Roofline, sm_clock
 from stepscope.derive.kernel.work import LEVEL_NAMES, LEVELS
 from stepscope.model.note import Note, noted
 from stepscope.model.statement import several

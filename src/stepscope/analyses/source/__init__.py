@@ -47,9 +47,9 @@ from stepscope.errors import CannotAnswer
 from stepscope.intervals.arrays import I64, NONE
 from stepscope.model.api_names import SUFFIX
 from stepscope.model.capturing import capture_with
-from stepscope.model.effect import Effect
 from stepscope.model.kernel_names import short_names
 from stepscope.model.note import Note, noted
+from stepscope.model.option import Effect
 from stepscope.model.profile import Profile
 from stepscope.model.range_names import TORCH_OP
 from stepscope.model.result import OfRank, Result

@@ -7,8 +7,7 @@ from msgspec import Struct
 
 from stepscope.derive.rank.data import RankData
 from stepscope.derive.windows.window import Window
-from stepscope.derive.work.arithmetic import Arithmetic, arithmetic
-from stepscope.derive.work.good import Good, good
+from stepscope.derive.work.arithmetic import Arithmetic, Good, arithmetic, good
 from stepscope.derive.work.parts import Parts, parts
 from stepscope.derive.work.phases import OPTIMIZER, Phases, phases
 from stepscope.derive.work.roles import Kernels, kernels

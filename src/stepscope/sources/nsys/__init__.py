@@ -7,12 +7,10 @@ from pathlib import Path
 
 from stepscope.files import temporary
 from stepscope.model.note import noted
-from stepscope.sources.nsys.parquet import ParquetTables, is_parquet_dir
-from stepscope.sources.nsys.report import export_report
 from stepscope.sources.nsys.source import NsysSource
 from stepscope.sources.nsys.sqlite import SqliteTables, is_sqlite
 
-__all__ = ["NsysSource", "is_parquet_dir", "is_report", "is_sqlite", "open_parquet", "open_report", "open_sqlite"]
+__all__ = ["NsysSource", "is_report", "is_sqlite", "open_parquet", "open_report", "open_sqlite"]
 
 
 def is_report(path: Path) -> bool:
@@ -34,12 +32,16 @@ def open_sqlite(path: str | Path) -> NsysSource:
 
 def open_parquet(path: str | Path) -> NsysSource:
     """A parquet directory."""
+    from stepscope.sources.nsys.parquet import ParquetTables
+
     path = Path(path)
     return NsysSource(ParquetTables(path), path, "nsys-parquet")
 
 
 def open_report(path: str | Path, nsys: str | Path | None = None) -> NsysSource:
     """A report, exported by the user's own nsys (on the PATH, or given) to a directory that goes with the source."""
+    from stepscope.sources.nsys.report import export_report
+
     path = Path(path)
     directory = temporary.temporary_folder()
     try:

@@ -17,11 +17,6 @@ from stepscope.sources.nsys.tables import RAW_DTYPE, Each, Field, Kind, Only, de
 _ROW = "rowid"
 
 
-def is_parquet_dir(path: Path) -> bool:
-    """Whether the directory is an nsys export: parquet files named like nsys's tables."""
-    return path.is_dir() and any((path / f"{table}.parquet").is_file() for table in ("StringIds", "ANALYSIS_DETAILS"))
-
-
 class ParquetTables:
     """One parquet directory."""
 

@@ -10,6 +10,13 @@ from pathlib import Path
 from stepscope.errors import BadInput
 from stepscope.files import programs
 
+
+def need_nsys(program: str) -> None:
+    """One line where there is no such program."""
+    if shutil.which(program) is None:
+        raise BadInput(f"--nsys {program}: no such program", "give the path of nsys, or leave --nsys out")
+
+
 #: NCCL's payloads are exported only on request, by versions that know how.
 _PAYLOAD_FLAGS = ("--include-blobs", "--include-json")
 
