@@ -8,7 +8,7 @@ export type Show = (finding: Finding) => void;
 
 export function Statement({ findings }: { findings: Findings | null }) {
   if (findings?.statement == null) return null;
-  return <p class="statement">{findings.statement}</p>;
+  return <h1 class="statement">{findings.statement}</h1>;
 }
 
 export function FindingList({ findings, show }: { findings: Findings; show: Show | null }) {

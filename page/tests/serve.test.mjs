@@ -503,6 +503,9 @@ test("a page that lost its server says so, how to start it, and asks again less 
   await page.keyboard.press("w");
   const near = await moved(page, before);
   await page.waitForSelector(".lost");
+  await page.evaluate(() => scrollTo(0, 0));
+  const seen = await page.locator(".lost").boundingBox();
+  assert.ok(seen.y >= 0 && seen.y + seen.height <= 800, "in view, wherever one has scrolled to");
   const said = await page.textContent(".lost");
   for (const word of ["has stopped", "stepscope serve ", "--port"]) assert.ok(said.includes(word), `${word} in ${said}`);
   await page.waitForTimeout(7_500);

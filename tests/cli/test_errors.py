@@ -22,7 +22,7 @@ def one_line(text: str) -> bool:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["nonsense"], "No such command 'nonsense'"),
+        (["nonsense"], "No such command 'nonsense', and no such file."),
         (["strems", "x"], "Did you mean streams?"),
         (["info"], "Missing argument"),
         (["info", "x", "--colour"], "No such option"),

@@ -157,7 +157,7 @@ def test_missing_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("url", ["s3://bucket/run/rank0.sqlite", "gs://bucket/*.json", Path("https://host/a.sqlite")])
 def test_urls(url: str | Path) -> None:
-    assert re.search("(s3|gs|https):/.*: a URL; only files are read; copy it first", refused(url))
+    assert re.search("(s3|gs|https):/.*: a URL; only files are read; (copy|download) it first", refused(url))
 
 
 def test_no_match(tmp_path: Path) -> None:

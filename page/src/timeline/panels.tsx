@@ -5,12 +5,12 @@ import { bytes, count, duration, durations, gigabytes, percent } from "../format
 import type { DetailsData, SearchData } from "../messages";
 import type { Measured } from "./source";
 
-function value(text: string, unit: string): string {
+function value(text: string, unit: string, start: number): string {
   if (unit === "time") return duration(Number(text));
   if (unit === "bytes") return bytes(Number(text));
   if (unit === "rate") return gigabytes(Number(text));
   if (unit === "percent") return percent(Number(text));
-  return unit === "instant" ? `${text} ns on the rank's own clock` : text;
+  return unit === "instant" ? `at ${duration(start)}; ${text} ns on the rank's own clock` : text;
 }
 
 export function DetailsPanel({ data, close, frame }: { data: DetailsData; close: () => void; frame: () => void }) {
@@ -20,7 +20,7 @@ export function DetailsPanel({ data, close, frame }: { data: DetailsData; close:
       <b>{data.name}</b>
       <dl>
         <dt>takes</dt><dd>{duration(data.end - data.start)} on rank {data.rank} <button type="button" onClick={frame}>frame (f)</button></dd>
-        {data.facts.map(([title, text, unit]) => <><dt>{title}</dt><dd>{value(text, unit)}</dd></>)}
+        {data.facts.map(([title, text, unit]) => <><dt>{title}</dt><dd>{value(text, unit, data.start)}</dd></>)}
       </dl>
       <Command text={data.command} />
     </div>

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Union, Unpack
 
+from stepscope import progress
 from stepscope.api.analysing import shown_as
 from stepscope.api.opening import open_runs
 from stepscope.api.options import Ranks, parse_ranks
@@ -130,8 +131,11 @@ def _sides(base: Given, new: Given, options: Choosing) -> tuple[tuple[Side, Side
         spec = _by_labels(spec, given[0])
 
         def gather() -> tuple[Evidence, Evidence]:
-            of_base, of_new = (evidence(side.profiles, spec, ranks) for side in given)
-            return of_base, of_new
+            found = []
+            for name, side in progress.each("why it changed:", (("base", given[0]), ("new", given[1]))):
+                with progress.phase(name):
+                    found.append(evidence(side.profiles, spec, ranks))
+            return found[0], found[1]
 
         return _same_labels(both(*given, spec, ranks)), gather
     saved, rule = baseline.load(file)

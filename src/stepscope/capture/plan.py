@@ -186,7 +186,7 @@ def _nodes(want: Request, world: int) -> tuple[int, int]:
 def _layers(want: Request) -> int:
     layers = want.layers or (want.model.layers if want.model else None)
     if layers is None:
-        raise BadInput("how many layers?", "give --layers N, or --model NAME")
+        raise BadInput("the number of layers is not known", "give --layers N, or --model NAME")
     stages = want.pp * (2 if want.schedule in ("dualpipev", "interleaved") else 1)
     if layers < stages:
         raise BadInput(f"have {layers} layers, need {stages}: a {want.schedule} of pp = {want.pp} has {stages} stages",

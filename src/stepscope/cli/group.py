@@ -69,6 +69,8 @@ _OWN = Path(__file__).parent / "commands"
 class Commands(Suggesting):
     """Every question, and every command that is a file in `cli/commands`."""
 
+    neither = ", and no such file"
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [name for _, names in grouped() for name in names]
 
@@ -103,6 +105,13 @@ class Commands(Suggesting):
         }
         command = ELSEWHERE.get(name) or parts.get(name)
         return f"Did you mean {command}?" if command else None
+
+    def others(self) -> list[str]:
+        """A profile: a short diagnosis of it."""
+        try:
+            return [entry.name for entry in Path().iterdir() if not entry.name.startswith(".")]
+        except OSError:
+            return []
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Start here"):

@@ -12,16 +12,24 @@ from stepscope.errors import meant
 class Suggesting(click.Group):
     """A group that says what a word that is none of its commands may have meant: only where it is close."""
 
+    #: What else the word is not, where it could have been something else.
+    neither = ""
+
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[Any, Any, list[str]]:
         name = args[0]
         commands = self.list_commands(ctx)
         if not name.startswith("-") and name not in commands and not ctx.resilient_parsing:
-            ctx.fail(f"No such command {name!r}. {self.elsewhere(name) or _sentence(meant(name, commands))}")
+            close = self.elsewhere(name) or _sentence(meant(name, [*commands, *self.others()]))
+            ctx.fail(f"No such command {name!r}{self.neither}. {close}")
         return super().resolve_command(ctx, args)
 
     def elsewhere(self, name: str) -> str | None:
         """A sentence on a word that is known by another name."""
         return None
+
+    def others(self) -> list[str]:
+        """What may stand in the place of a command."""
+        return []
 
 
 def no_option(error: click.NoSuchOption) -> str:

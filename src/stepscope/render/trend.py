@@ -40,7 +40,7 @@ td.title{text-align:left;white-space:normal;min-width:220px}
 code{font:12px/1.5 var(--mono);overflow-wrap:anywhere}
 @media(max-width:700px){main{padding:16px 12px 40px}svg text{font-size:19px}
 table{font-size:12px}th,td{padding-left:8px}td.title{min-width:120px}
-thead th{white-space:normal}td.title code{display:block;font-size:11px;color:var(--dim)}}"""
+thead th{white-space:normal}.lesser{display:none}td.title code{display:block;font-size:11px;color:var(--dim)}}"""
 
 
 def to_markdown(trend: Trend, command: str) -> str:
@@ -101,10 +101,12 @@ def _gain(ns: int | None) -> str:
 
 def _table(trend: Trend) -> str:
     columns, _ = _columns(trend.captures)
-    head = "".join(f'<th scope="col">{title}</th>' for title in ("capture", "ranks", "window", *columns))
+    titles = "".join(f'<th scope="col">{title}</th>' for title in columns)
+    head = f'<th scope="col">capture</th><th scope="col">ranks</th><th scope="col" class="lesser">window</th>{titles}'
     rows = ""
     for one, *values in zip(trend.captures, *columns.values(), strict=True):
-        cells = "".join(f"<td>{escape(text)}</td>" for text in (str(one.ranks), one.window, *values))
+        cells = f'<td>{one.ranks}</td><td class="lesser">{escape(one.window)}</td>'
+        cells += "".join(f"<td>{escape(text)}</td>" for text in values)
         rows += f'<tr><th scope="row" title="{escape(one.path, quote=True)}">{escape(one.name)}</th>{cells}</tr>'
     return f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody>"
 

@@ -111,7 +111,7 @@ def _expand(given: str | Path) -> list[Path]:
             return [path]
         if _URL.match(str(given)):
             url = re.sub(":/+", "://", str(given), count=1)  # pathlib makes one slash of two
-            raise BadInput(f"{url}: a URL; only files are read", "copy it first (`aws s3 sync`), or mount the bucket")
+            raise BadInput(f"{url}: a URL; only files are read", _copied(url))
         if glob.has_magic(str(path)):
             matches = [Path(m) for m in glob.glob(str(path), recursive=True)]  # noqa: PTH207 (takes absolute ones)
             if not matches:
@@ -122,6 +122,13 @@ def _expand(given: str | Path) -> list[Path]:
     if path.is_symlink():
         raise BadInput(f"{path}: a link to {path.readlink()}, which is missing", "restore the file it points to")
     raise BadInput(f"{path}: no such file", _meant(path) or "check the path")
+
+
+def _copied(url: str) -> str:
+    """How what is at the URL becomes a file."""
+    if url.lower().startswith("http"):
+        return "download it first (`curl -LO URL`)"
+    return "copy it first (`aws s3 sync`), or mount the bucket"
 
 
 def _meant(path: Path) -> str | None:
