@@ -65,6 +65,7 @@ def page(table: Table, results: Path = RESULTS) -> Iterator[str]:
         ("scale", _scale),
         ("soak", _soak),
         ("agents", _agents),
+        ("snapshots", _snapshots),
     ):
         file = results / f"{name}.json"
         if file.is_file():
@@ -209,6 +210,29 @@ def _soak(found: dict[str, Any] | list[dict[str, Any]], table: Table) -> Iterato
         for each in (found if isinstance(found, list) else found.get("runs", [found]))
     ]
     yield from table(("server", "requests", "minutes", "memory", "descriptors", "errors"), rows)
+
+
+def _snapshots(found: dict[str, Any], table: Table) -> Iterator[str]:
+    files, whole = (sum(repository[key] for repository in found.values()) for key in ("files", "whole"))
+    yield "## Memory of programs that others wrote"
+    yield ""
+    yield f"Snapshots of PyTorch's allocator in public repositories: {files}, all of them read. Of {whole} of {files}"
+    yield "the ledger is whole: its parts sum to what is reserved, at most 3 % are unknown, and each part that the"
+    yield "program's own code gives the size of (parameters, their gradients, their states) is right within 3 %. The one that is"
+    yield "not holds numbers drawn at random, whose blocks do not fit into their segments; `memory` says so."
+    yield "`bench/public_snapshots.py` makes the table from clones."
+    yield ""
+    parts = tuple(dict.fromkeys(part for repository in found.values() for part in repository["parts"]))
+    rows = [
+        (
+            name,
+            f"{each['files']}",
+            f"{each['whole']}",
+            *(f"{each['parts'][part]['most_pct']:.2f} %" if part in each["parts"] else "" for part in parts),
+        )
+        for name, each in found.items()
+    ]
+    yield from table(("repository", "snapshots", "whole", *(f"{part}, most wrong" for part in parts)), rows)
 
 
 def _number(value: float | None) -> str:
