@@ -83,6 +83,14 @@ def places(bounds: I64, at: I64) -> I64:
     return np.repeat(np.arange(len(bounds) + 1), np.diff(since, prepend=0, append=len(at)))
 
 
+def by_place(values: I64, bounds: I64, at: I64) -> I64:
+    """Of each moment the value of its place among bounds: `values[places(bounds, at)]`, without the places."""
+    if len(at) <= len(bounds) or np.any(at[1:] < at[:-1]):
+        return values[np.searchsorted(bounds, at, side="right")]
+    since = np.searchsorted(at, bounds, side="left")
+    return np.repeat(values, np.diff(since, prepend=0, append=len(at)))
+
+
 def in_order(group: npt.NDArray[np.integer[Any]], *keys: npt.NDArray[np.integer[Any]]) -> I64:
     """Rows by group, then by the keys, the first before the others; rows that are alike stay in order.
 

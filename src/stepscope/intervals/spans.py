@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from msgspec import Struct
 
-from stepscope.intervals.arrays import I64, Mask, places
+from stepscope.intervals.arrays import I64, Mask, by_place, places
 
 
 class Spans(Struct, frozen=True):
@@ -78,8 +78,10 @@ class Spans(Struct, frozen=True):
         """Whether each interval [start, end) shares an instant with the set."""
         if len(self) == 0:
             return np.zeros(len(start), dtype=bool)
-        first = places(self.end, start)  # the first span that is not over
-        shares: Mask = (first < len(self)) & (self.start[np.minimum(first, len(self) - 1)] < end) & (start < end)
+        never = np.iinfo(np.int64).max  # behind the last span
+        # Where the first span begins that is not over.
+        shares: Mask = by_place(np.append(self.start, never), self.end, start) < end
+        shares &= start < end
         return shares
 
 

@@ -14,7 +14,7 @@ WAITING, HOLDING = r"(?i)^waiting", r"(?i)^holding"
 def lock_ranges(data: RankData, which: str) -> pl.DataFrame:
     """Rows of the rank's ranges in which a thread waits for the lock, or has it."""
     ranges = data.ranges
-    if ranges["domain"].null_count() == ranges.height:
+    if ranges["domain"].null_count() == ranges.height or not data.profile.names_with(_DOMAIN).any():
         return ranges.clear()
     domain = pl.Series(data.profile.names_with(_DOMAIN)).gather(ranges["domain"].fill_null(0))
     named = pl.Series(data.profile.names_with(which)).gather(ranges["name"])
@@ -23,7 +23,10 @@ def lock_ranges(data: RankData, which: str) -> pl.DataFrame:
 
 def lock_waits(data: RankData, thread: int) -> Spans:
     """When a thread waited for the lock; nothing where that was not recorded."""
-    waits = data.once(_waits).filter(pl.col("tid") == thread)
+    waits = data.once(_waits)
+    if not waits.height:
+        return Spans.empty()
+    waits = waits.filter(pl.col("tid") == thread)
     return union(waits["start_ns"].to_numpy(), waits["end_ns"].to_numpy())
 
 

@@ -97,9 +97,9 @@ def causes(data: RankData, idle: Spans) -> Pieces:
         _plain(idle.start, idle.end, lone, launch, tid, next_op, ~linked),
     ]
     joined = [np.concatenate(columns) for columns in zip(*parts, strict=True)]
-    keep = joined[0] < joined[1]
-    order = np.argsort(joined[0][keep], kind="stable")
-    begin, over, cause, call, thread, ended_by, host_range = (column[keep][order] for column in joined)
+    keep = np.flatnonzero(joined[0] < joined[1])
+    rows = keep[np.argsort(joined[0][keep], kind="stable")]
+    begin, over, cause, call, thread, ended_by, host_range = (column[rows] for column in joined)
     return Pieces(begin, over, cause, call, thread, ended_by, host_range, data)
 
 

@@ -6,15 +6,16 @@ Names are judged once per name of the string table. The sources strip suffixes o
 
 from __future__ import annotations
 
+import re
 from enum import IntEnum
+from functools import cache
 
 import numpy as np
 import polars as pl
 
-from stepscope.derive.rank.data import RankData
-from stepscope.intervals.arrays import I8, I64, NONE, Mask
+from stepscope.derive.rank.data import RankData, coded
+from stepscope.intervals.arrays import I8, I64, NONE, Mask, look_up
 from stepscope.model.api_names import SUFFIX
-from stepscope.model.first_match import first_match
 from stepscope.model.threshold import Threshold
 
 
@@ -46,7 +47,9 @@ _BLOCKS = Threshold(
     ("decision 0016", "tests/derive/rank/test_cuda_calls.py"),
 )
 
-#: Names after `cuda`, `cu` or `hip`; the first that matches counts, and nothing is OTHER.
+#: What names of calls begin with.
+_CALL = r"(?i)^(?:cuda|cu|hip)"
+#: What follows; the first that matches counts, and nothing is OTHER.
 _TABLE = (
     (Family.GRAPH_LAUNCH, r"GraphLaunch"),
     (Family.LAUNCH, r"(Drv|Ext|Module|ExtModule|HccModule)?Launch(Cooperative|Multi)?Kernel\w*"),
@@ -77,7 +80,7 @@ def families(data: RankData) -> I8:
 def _families(data: RankData) -> I8:
     if data.calls.height == 0:
         return np.empty(0, np.int8)
-    by_call: I8 = data.per_name(families_of_names)[data.calls["name"].to_numpy()]
+    by_call: I8 = look_up(data.per_name(families_of_names), data.calls["name"].to_numpy())
     by_call[_blocked_by_copies(data, by_call)] = Family.BLOCKING_COPY
     again = data.once(_recorded_again)
     return by_call if again is None else np.where(again, np.int8(Family.OTHER), by_call)
@@ -85,7 +88,8 @@ def _families(data: RankData) -> I8:
 
 def _blocked_by_copies(data: RankData, by_call: I8) -> I64:
     """Asynchronous calls that returned when their copy to the host had ended: the memory was pageable."""
-    ops = np.flatnonzero((data.ops["copy_kind"] == "DtoH").to_numpy() & (data.launch != NONE))
+    ops = np.flatnonzero(coded(data.ops["copy_kind"], "DtoH"))
+    ops = ops[data.launch[ops] != NONE]
     calls = data.launch[ops]
     start, end = (data.calls[c].to_numpy() for c in ("start_ns", "end_ns"))
     blocked = (
@@ -100,10 +104,11 @@ def _recorded_again(data: RankData) -> Mask | None:
 
     Of a call whose stack it took (`--cudabacktrace`), nsys writes two records with one id, the second within the first.
     """
-    ids = data.calls["correlation"].fill_null(0).to_numpy()
+    given = data.calls["correlation"]
+    ids = (given.fill_null(0) if given.null_count() else given).to_numpy()
     if not ((ids[1:] == ids[:-1]) & (ids[1:] > 0)).any():  # a record within another comes right after it, somewhere
         return None
-    again: Mask = (ids > 0) & ~data.calls["correlation"].is_first_distinct().to_numpy()
+    again: Mask = (ids > 0) & ~given.is_first_distinct().to_numpy()
     return again
 
 
@@ -113,12 +118,29 @@ def of_family(data: RankData, *wanted: Family) -> Mask:
 
 
 def _of_family(data: RankData, wanted: tuple[Family, ...]) -> Mask:
-    judged = np.zeros(len(Family), dtype=bool)
-    judged[list(wanted)] = True
-    return judged[families(data)]
+    by_call = families(data)
+    found: Mask = by_call == wanted[0]
+    for family in wanted[1:]:
+        found |= by_call == family
+    return found
 
 
 def families_of_names(names: pl.Series) -> I8:
     """The `Family` of each name."""
-    rules = ((rf"(?i)^(cuda|cu|hip)({stem}){SUFFIX}$", int(family)) for family, stem in _TABLE)
-    return first_match(names, rules).fill_null(int(Family.OTHER)).cast(pl.Int8).to_numpy()
+    found = np.full(len(names), Family.OTHER, np.int8)
+    calls = names.str.contains(_CALL).to_numpy().nonzero()[0]  # the rest of the string table are kernels and ranges
+    found[calls] = [_family(text) for text in names.gather(calls).to_list()]
+    return found
+
+
+@cache
+def _family(name: str) -> Family:
+    matched = _rules().search(name)
+    return Family.OTHER if matched is None or matched.lastindex is None else _TABLE[matched.lastindex - 1][0]
+
+
+@cache
+def _rules() -> re.Pattern[str]:
+    """The table as one expression, a group for each row: compiled when it is first asked."""
+    stems = "|".join(rf"((?:{stem.replace('(', '(?:')}){SUFFIX}\Z)" for _, stem in _TABLE)
+    return re.compile(rf"{_CALL}(?:{stems})")

@@ -16,7 +16,7 @@ from stepscope.derive.rank.cuda_calls import Family, families
 from stepscope.derive.rank.data import RankData
 from stepscope.derive.rank.graphs import captures
 from stepscope.intervals import union
-from stepscope.intervals.arrays import NONE
+from stepscope.intervals.arrays import I64, Mask
 from stepscope.model.columns import NO_NAME
 from stepscope.model.link import EARLY
 from stepscope.model.note import Note, noted
@@ -95,25 +95,33 @@ def recorded(data: RankData) -> Recorded:
 
 
 def _recorded(data: RankData) -> Recorded:
-    linked = data.launch != NONE
-    known = int(linked.sum())
-    early = int((data.start[linked] < data.launched_at[linked] - EARLY.ns).sum())
-    named = (int(data.is_kernel.sum()), _unnamed(data))
+    known = len(data.launch) - data.unlinked
+    early = int(np.count_nonzero(data.start < data.launched_at - EARLY.ns))  # launched when it starts, where unknown
+    named = (int(np.count_nonzero(data.is_kernel)), _unnamed(data))
     if data.calls.height == 0 or len(data.start) == 0:
         return Recorded(known, early, 0, 0, 0, 0, *named)
-    kernels = np.bincount(data.launch[linked & data.is_kernel], minlength=data.calls.height)
-    there = np.bincount(data.launch[linked], minlength=data.calls.height) > 0
+    there = _marked(data.launch, data.calls.height)
     start = data.calls["start_ns"].to_numpy()
     family = families(data)
     launches = family == Family.LAUNCH
-    shared = int((kernels[family != Family.GRAPH_LAUNCH] - 1).clip(min=0).sum())
+    plain = np.append(family != Family.GRAPH_LAUNCH, False)  # the last is of kernels that no launch is known of
+    of_kernels = data.launch[data.is_kernel]
+    of_kernels = of_kernels[plain[of_kernels]]
+    shared = len(of_kernels) - int(np.count_nonzero(_marked(of_kernels, data.calls.height)))
     missing = np.flatnonzero(launches & ~there)
     # What is launched while a CUDA graph is captured goes into the graph, whichever thread launches it.
     _, begun, ended = captures(data)
     missing = missing[~union(begun, ended).contains(start[missing])]
     at_end = int((start[missing] > _last_done(data)).sum()) if len(missing) else 0
-    must = int((launches & there).sum()) + len(missing)
+    must = int(np.count_nonzero(launches & there)) + len(missing)
     return Recorded(known, early, must, len(missing) - at_end, at_end, shared, *named)
+
+
+def _marked(rows: I64, height: int) -> Mask:
+    """Which of so many rows are named at least once; NONE names none."""
+    marked = np.zeros(height + 1, dtype=bool)
+    marked[rows] = True  # NONE is the last
+    return marked[:-1]
 
 
 def _unnamed(data: RankData) -> int:

@@ -25,9 +25,9 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-import polars as pl
 
 from stepscope.derive.rank.data import RankData
+from stepscope.derive.windows.candidates import Candidates, candidates
 from stepscope.intervals import union
 from stepscope.intervals.arrays import I64
 from stepscope.model.range_names import RECORD
@@ -80,42 +80,42 @@ def marks_of(data: RankData) -> Marks:
 
 
 def _marks_of(data: RankData) -> Marks:
-    table = data.anchor_ranges()
-    if table.height == 0:
+    ranges = candidates(data)
+    if not len(ranges):
         return Marks(None, None, None)
-    chunks = _matching(table, data.profile.labels.chunk)
-    steps = _labelled(data, table) or _measured(data, table)
+    chunks = _matching(ranges, data.profile.labels.chunk)
+    steps = _labelled(ranges) or _measured(ranges)
     if steps is None and chunks is None:
-        steps = _counted(data, table) or _optimizers(data, table)
-    repeats = _repeats(data, table) if steps is None and chunks is not None else None
+        steps = _counted(ranges) or _optimizers(ranges)
+    repeats = _repeats(ranges) if steps is None and chunks is not None else None
     return Marks(steps, chunks, repeats)
 
 
-def _measured(data: RankData, table: pl.DataFrame) -> Anchors | None:
+def _measured(ranges: Candidates) -> Anchors | None:
     """Ranges that are called steps; where these are a warm-up by their names, what recurs after it."""
-    steps = _called_steps(data, table) or _recurring_family(data, table)
+    steps = _called_steps(ranges) or _recurring_family(ranges)
     if steps is None or not all(re.search(_WARM_UP, text) for text in steps.label):
         return steps
     over = int(steps.end.max())
-    later = table.filter(pl.col("start_ns") >= over)
-    if not later.height or not _launched(data, later):
+    later = ranges.of(ranges.start >= over)
+    if not len(later) or not _launched(later):
         return steps
-    return _called_steps(data, later) or _recurring_family(data, later) or _shallowest(data, later)
+    return _called_steps(later) or _recurring_family(later) or _shallowest(later)
 
 
-def _shallowest(data: RankData, table: pl.DataFrame) -> Anchors | None:
+def _shallowest(ranges: Candidates) -> Anchors | None:
     """The family nearest to the root that recurs and launches work; of several the one with most host time."""
-    named = _folded(table, ~pl.col("text").str.contains(RECORD))
-    families = [f for _, f in named.group_by("family", maintain_order=True) if f.height > 1 and _launched(data, f)]
+    families = _recurring(ranges.named(but=[RECORD]))
     if not families:
         return None
-    top = min(int(f["depth"].min()) for f in families)  # type: ignore[arg-type]
-    return _numbered(_outermost(_by_start(_enclosing([f for f in families if f["depth"].min() == top]))))
+    top = min(int(f.depth.min()) for f in families)
+    return _numbered(_outermost(_by_start(_enclosing([f for f in families if f.depth.min() == top]))))
 
 
-def _repeats(data: RankData, table: pl.DataFrame) -> Anchors | None:
+def _repeats(ranges: Candidates) -> Anchors | None:
     """Steps of a trainer that marks only chunks: from one first forward pass to the next, the last to the end."""
-    first = _matching(table, data.profile.labels.first_pass)
+    data = ranges.data
+    first = _matching(ranges, data.profile.labels.first_pass)
     if first is None or len(first := _outermost(first)) == 1:
         return None
     last = max(int(first.end.max()), data.host_span()[1] or 0)
@@ -125,7 +125,7 @@ def _repeats(data: RankData, table: pl.DataFrame) -> Anchors | None:
 
 def matching(data: RankData, pattern: str) -> Anchors | None:
     """Ranges whose text matches what the user gave."""
-    return _matching(data.anchor_ranges(), pattern)
+    return _matching(candidates(data), pattern)
 
 
 def by_chunks(steps: Anchors) -> bool:
@@ -147,66 +147,63 @@ def recurring(anchors: Anchors) -> Anchors | None:
     return Anchors([f"{label} #{k}" for k in range(times)], anchors.start[rows], anchors.end[rows])
 
 
-def _matching(table: pl.DataFrame, pattern: str) -> Anchors | None:
-    wanted = [t for t in table["text"].unique().to_list() if re.search(pattern, t)]
-    return _by_start(table.filter(pl.col("text").is_in(wanted))) if wanted else None
+def _matching(ranges: Candidates, pattern: str) -> Anchors | None:
+    wanted = ranges.searched(pattern)
+    return _by_start(wanted) if len(wanted) else None
 
 
-def _folded(table: pl.DataFrame, wanted: pl.Expr) -> pl.DataFrame:
-    """Ranges whose text is wanted, with their `family`: the text without its numbers. Texts are judged once each."""
-    texts = table.select(pl.col("text").unique()).filter(wanted)
-    texts = texts.with_columns(pl.col("text").str.replace_all(r"\d+", "#").alias("family"))
-    return table.join(texts, on="text", how="inner", maintain_order="left")
+def _by_start(ranges: Candidates) -> Anchors:
+    ranges = ranges.of(np.lexsort((ranges.end, ranges.start)))
+    return Anchors(ranges.texts(), ranges.start, ranges.end)
 
 
-def _by_start(table: pl.DataFrame) -> Anchors:
-    table = table.sort("start_ns", "end_ns", maintain_order=True)
-    return Anchors(table["text"].to_list(), table["start_ns"].to_numpy(), table["end_ns"].to_numpy())
-
-
-def _labelled(data: RankData, table: pl.DataFrame) -> Anchors | None:
+def _labelled(ranges: Candidates) -> Anchors | None:
     """The ranges that the trainer's labels call steps."""
-    pattern = data.profile.labels.step
-    named = table.filter(pl.col("text").str.contains(pattern)) if pattern else table.clear()
-    return _numbered(_outermost(_by_start(named))) if named.height and _launched(data, named) else None
+    pattern = ranges.data.profile.labels.step
+    if not pattern:
+        return None
+    named = ranges.named(pattern)
+    return _numbered(_outermost(_by_start(named))) if len(named) and _launched(named) else None
 
 
-def _called_steps(data: RankData, table: pl.DataFrame) -> Anchors | None:
+def _called_steps(ranges: Candidates) -> Anchors | None:
     """The family of ranges that is called a step; of several the one with most host time."""
-    named = _folded(table, pl.col("text").str.contains(data.profile.labels.recognized.numbered))
-    families = [family for _, family in named.group_by("family", maintain_order=True) if _launched(data, family)]
+    named = ranges.named(ranges.data.profile.labels.recognized.numbered)
+    families = [family for family in named.families() if _launched(family)]
     if not families:
         return None
     return _numbered(_outermost(_by_start(_enclosing(families))))
 
 
-def _enclosing(families: list[pl.DataFrame]) -> pl.DataFrame:
+def _enclosing(families: list[Candidates]) -> Candidates:
     """Of several families the one with most host time."""
-    covered = [union(f["start_ns"].to_numpy(), f["end_ns"].to_numpy()).length() for f in families]
-    depth = [f["depth"].min() for f in families]
-    order = sorted(range(len(families)), key=lambda i: (-covered[i], depth[i], families[i]["family"][0]))
+    covered = [union(f.start, f.end).length() for f in families]
+    order = sorted(range(len(families)), key=lambda i: (-covered[i], families[i].depth.min(), families[i].family))
     return families[order[0]]
 
 
-def _recurring_family(data: RankData, table: pl.DataFrame) -> Anchors | None:
+def _recurring_family(ranges: Candidates) -> Anchors | None:
     """Ranges that recur and are called a step, or are what a server runs per batch; numbered here, as they are not."""
-    text, rules = pl.col("text"), data.profile.labels.recognized
-    called = text.str.contains(rules.unnumbered) & ~text.str.contains(rules.never)
-    for wanted in (called, text.str.contains(rules.serving)):
-        named = _folded(table, wanted & ~text.str.contains(rules.part) & ~text.str.contains(RECORD))
-        families = [f for _, f in named.group_by("family", maintain_order=True) if f.height > 1 and _launched(data, f)]
+    rules = ranges.data.profile.labels.recognized
+    for pattern, never in ((rules.unnumbered, [rules.never]), (rules.serving, [])):
+        families = _recurring(ranges.named(pattern, but=[*never, rules.part, RECORD]))
         if families:
             return _numbered(_outermost(_by_start(_enclosing(families))))
     return None
 
 
-def _optimizers(data: RankData, table: pl.DataFrame) -> Anchors | None:
+def _recurring(ranges: Candidates) -> list[Candidates]:
+    """The families of several that launched work."""
+    return [family for family in ranges.families() if len(family) > 1 and _launched(family)]
+
+
+def _optimizers(ranges: Candidates) -> Anchors | None:
     """Steps that end with the optimizer's, if there is one optimizer; the first begins with the capture."""
-    named = _folded(table, pl.col("text").str.contains(data.profile.labels.recognized.optimizer))
-    if named.height < 2 or named["family"].n_unique() > 1 or not _launched(data, named):
+    named = ranges.named(ranges.data.profile.labels.recognized.optimizer)
+    if len(named) < 2 or len(named.families()) > 1 or not _launched(named):
         return None
     ends = _by_start(named)
-    begin = data.host_span()[0]
+    begin = ranges.data.host_span()[0]
     start = np.r_[ends.start[0] if begin is None else begin, ends.end[:-1]]
     return _numbered(Anchors(ends.label, start, ends.end))
 
@@ -223,38 +220,30 @@ def _numbered(anchors: Anchors) -> Anchors:
     return replace(anchors, label=label)
 
 
-def _counted(data: RankData, table: pl.DataFrame) -> Anchors | None:
+def _counted(ranges: Candidates) -> Anchors | None:
     """The shallowest family with a running number; of several the one with most host time.
 
     A number runs if it grows by the same amount from each instance to the next: steps do, ids of ops do not.
     """
-    text, part = pl.col("text"), data.profile.labels.recognized.part
-    wanted = text.str.contains(r"\d") & ~text.str.contains(part) & ~text.str.contains(RECORD)
-    numbered = _folded(table, wanted).with_columns(
-        text.str.extract_all(r"\d+").list.last().cast(pl.Int64, strict=False).alias("number")
-    )
-    families = (
-        numbered.drop_nulls("number")
-        .sort("start_ns")
-        .group_by("family", maintain_order=True)
-        .agg(
-            pl.len().alias("n"),
-            pl.col("number").diff().drop_nulls().unique().alias("stride"),
-            pl.col("depth").min().alias("depth"),
-            (pl.col("end_ns") - pl.col("start_ns")).sum().alias("total"),
-        )
-        .filter((pl.col("n") >= 2) & (pl.col("stride").list.len() == 1) & (pl.col("stride").list.first() > 0))
-        .sort(["depth", "total", "family"], descending=[False, True, False])
-    )
-    candidates = (numbered.filter(pl.col("family") == name) for name in families["family"])
-    return next((_by_start(family) for family in candidates if _launched(data, family)), None)
+    part = ranges.data.profile.labels.recognized.part
+    found = []
+    for family in ranges.named(r"\d", but=[part, RECORD]).families():
+        number, given = family.numbers()
+        rows = np.flatnonzero(given)
+        rows = rows[np.argsort(family.start[rows], kind="stable")]
+        stride = np.diff(number[rows])
+        if len(stride) and stride[0] > 0 and (stride == stride[0]).all():
+            total = int((family.end[rows] - family.start[rows]).sum())
+            found.append(((int(family.depth[rows].min()), -total, family.family), family))
+    ordered = (family for _, family in sorted(found, key=lambda pair: pair[0]))
+    return next((_by_start(family) for family in ordered if _launched(family)), None)
 
 
-def _launched(data: RankData, family: pl.DataFrame) -> bool:
+def _launched(ranges: Candidates) -> bool:
     """Whether any of the ranges launched something, or the rank has no GPU work to launch."""
-    if len(data.start) == 0:
+    if len(ranges.data.start) == 0:
         return True
-    return bool(data.launches_in(family["start_ns"].to_numpy(), family["end_ns"].to_numpy()).any())
+    return bool(ranges.data.launches_in(ranges.start, ranges.end).any())
 
 
 def _outermost(anchors: Anchors) -> Anchors:
