@@ -218,7 +218,10 @@ def _snapshots(found: dict[str, Any], table: Table) -> Iterator[str]:
     yield ""
     yield f"Snapshots of PyTorch's allocator in public repositories: {files}, all of them read. Of {whole} of {files}"
     yield "the ledger is whole: its parts sum to what is reserved, at most 3 % are unknown, and each part that the"
-    yield "program's own code gives the size of (parameters, their gradients, their states) is right within 3 %. The one that is"
+    yield (
+        "program's own code gives the size of (parameters, their gradients, their states) is right within 3 %. "
+        "The one that is"
+    )
     yield "not holds numbers drawn at random, whose blocks do not fit into their segments; `memory` says so."
     yield "`bench/public_snapshots.py` makes the table from clones."
     yield ""
