@@ -10,8 +10,10 @@ from pathlib import Path
 HERE = Path(__file__).parent
 _TORCH = HERE.parent / ".venv-torch" / "bin" / "python"
 #: By tool, the Python that has it and the script that asks it.
-_KNOWN = {"torchfrtrace": (_TORCH, HERE / "hang_torch.py")}
-OTHERS = tuple(tool for tool, (python, _) in _KNOWN.items() if python.exists())
+_KNOWN = {"torchfrtrace": (_TORCH, HERE / "hang_torch.py"), "NVRx": (_TORCH, HERE / "hang_nvrx.py")}
+#: What each needs beside a Python.
+_NEEDS = {"NVRx": HERE.parent / ".venv-nvrx" / "nvidia_resiliency_ext"}
+OTHERS = tuple(t for t, (python, _) in _KNOWN.items() if python.exists() and (t not in _NEEDS or _NEEDS[t].exists()))
 
 
 def named_by(tool: str, folder: str) -> list[int]:
