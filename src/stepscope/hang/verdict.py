@@ -191,7 +191,8 @@ def _ended(flight: Flight, speed: Pace, who: Waits, stops: Ends) -> Verdict:
 
 
 def _gone(flight: Flight, speed: Pace, who: Waits, stops: Ends) -> Verdict:
-    """Everybody waits for a rank without a dump: it is gone, or it waits itself, or only its dump is lost.
+    """Everybody waits for a rank without a dump: it is gone, or it waits itself, or made other calls than were due, or
+    only its dump is lost.
 
     Nothing says which. The set is that rank, those without a dump that it may wait for, and those in the call with it:
     a link among them may be dead.
@@ -206,7 +207,8 @@ def _gone(flight: Flight, speed: Pace, who: Waits, stops: Ends) -> Verdict:
     members = set(members_of(flight, meeting)) if meeting is not None else set()
     others = sorted((gone | members) - {first})
     sure: Sure = "possible" if others else "likely"
-    return Verdict("crashed", [first, *others], sure, speed, ("host-stopped", "gpu-stopped", "link-dead"), meeting)
+    also = ("host-stopped", "gpu-stopped", "link-dead", *_UNLIKE)
+    return Verdict("crashed", [first, *others], sure, speed, also, meeting)
 
 
 def _full(flight: Flight, speed: Pace, who: Waits, stops: Ends, broken: list[Fact], full: list[Meeting]) -> Verdict:

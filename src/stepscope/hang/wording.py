@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from stepscope.hang.places import Place, ranks_text
-from stepscope.hang.verdict import CLASSES, NOT_HUNG, Verdict
+from stepscope.hang.verdict import NOT_HUNG, Verdict
 from stepscope.model.flight import COMPLETED, NONE, Flight
 from stepscope.model.units import about
 
-#: Ranks that a sentence lists.
-_MOST = 24
+#: Ranks and other kinds that a sentence lists.
+_MOST, _MOST_KINDS = 24, 3
 _TITLES = {
     "host-stopped": "{who} stopped on the host",
     "gpu-stopped": "{who}: the GPU stopped",
@@ -31,12 +31,18 @@ def statement(flight: Flight, found: Verdict, places: list[Place]) -> str:
     still = found.pace.still_ns
     if found.kind in NOT_HUNG:
         since = f"; its last call or completion was {about(still)} before the dumps" if still != NONE else ""
-        return f"Not hung: {CLASSES[found.kind].removeprefix('slow, ').removeprefix('running: ')}{since}."
+        return f"Not hung: {'the job is slow' if found.kind == 'slow' else 'the job runs'}{since}."
     hung = f"Hung for {about(still)}" if still != NONE else "Hung"
     title = _TITLES[found.kind].format(who=who_text(found.ranks))
-    also = f", or {' or '.join(found.also)}" if found.also and found.sure != "certain" else ""
+    also = _also(found.also) if found.sure != "certain" else ""
     listed = "; ".join(filter(None, (_place(place) for place in places[:3])))
     return f"{hung}: {title} ({found.sure}{also}). {listed[:1].upper()}{listed[1:]}."
+
+
+def _also(kinds: tuple[str, ...]) -> str:
+    more = len(kinds) - _MOST_KINDS
+    listed = [*kinds[:_MOST_KINDS], *([f"{more} other kinds"] if more > 1 else kinds[_MOST_KINDS:])]
+    return "".join(f" or {kind}" for kind in listed).replace(" or", ", or", 1)
 
 
 def who_text(ranks: list[int]) -> str:
