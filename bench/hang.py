@@ -33,13 +33,13 @@ BEGIN, END = "<!-- bench-hang -->", "<!-- /bench-hang -->"
 ALIVE = ("slow", "healthy")
 
 
-def case(seed: int, beside: bool, shapes: bool) -> dict[str, Any] | None:
+def case(seed: int, beside: bool, shapes: bool, most: int) -> dict[str, Any] | None:
     """One job and what was said of it; None where it cannot hang of the class that was drawn."""
     if shapes:
         job, name, fault, format = hang_shapes.drawn(seed)
         write = partial(hang_shapes.written, name=name)
     else:
-        job, fault, format = drawn(seed)
+        job, fault, format = drawn(seed, most)
         name, write = "mesh", program
     try:
         done = simulate_hang(job, parse(fault), write)
@@ -92,6 +92,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=200, help="how many seeds")
     parser.add_argument("--alone", action="store_true", help="stepscope alone, without other tools")
     parser.add_argument("--shapes", action="store_true", help="jobs of other frameworks (hang_shapes.py)")
+    parser.add_argument("--ranks", type=int, default=64, help="most ranks of a job, but of --shapes")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--write", action="store_true", help=f"write the table into {PAGE.name}")
     given = parser.parse_args()
@@ -100,7 +101,7 @@ def main() -> None:
     shapes = [given.shapes] * len(seeds)
     cases: list[dict[str, Any]] = []
     with ProcessPoolExecutor(given.jobs) as pool:
-        for done in pool.map(case, seeds, beside, shapes, chunksize=4):
+        for done in pool.map(case, seeds, beside, shapes, [given.ranks] * len(seeds), chunksize=4):
             if done is not None:
                 cases.append(done)
                 if not done["right"]:

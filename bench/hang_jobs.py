@@ -15,12 +15,12 @@ from stepscope.simulate.hang.run import Hang
 _MOST_CALLS = 40_000
 
 
-def drawn(seed: int) -> tuple[HangJob, str, str]:
-    """A job of 8 to 64 ranks, its class and the format of its dumps."""
+def drawn(seed: int, most: int = 64) -> tuple[HangJob, str, str]:
+    """A job of 8 to `most` ranks, its class and the format of its dumps."""
     random = Random(f"mixed {seed}")
     while True:
         tp, pp, dp = random.choice((1, 2, 3, 4, 6, 8)), random.choice((1, 2, 3, 4, 6, 8)), random.randrange(1, 17)
-        if not 8 <= tp * pp * dp <= 64:
+        if not 8 <= tp * pp * dp <= most:
             continue
         job = HangJob(
             tp=tp,

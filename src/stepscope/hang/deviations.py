@@ -103,11 +103,26 @@ def deviations(flight: Flight) -> list[Deviation]:
         due = beside if len(_following(token, run, beside)) == _AHEAD.count or beside == due else due
         if seen[int(rank[here])] >= _AHEAD.count or int(rows[here]) in certain:
             continue
+        if not _of_its_stage(flight, rows, here, at[number == usual[context[at[n]]]]):
+            continue
         kind = _kind(flight, rows, token, run, here, due)
         if kind is not None:
             seen[int(rank[here])] += 1
             found.append(Deviation(int(rank[here]), int(rows[here]), int(rows[due]), *kind))
     return sorted(found, key=lambda d: (int(calls.created_ns[d.call]), d.rank))
+
+
+def _of_its_stage(flight: Flight, rows: I64, here: int, dues: I64) -> bool:
+    """Where the call that was made or was due is a transfer: whether a rank of the same stage ever made what was due.
+    What a rank sends and receives depends on where it stands in the pipeline, whatever it does in between."""
+    calls = flight.calls
+    transfers = [row for row in (int(rows[here]), int(rows[dues[0]])) if calls.p2p[row]]
+    if not transfers:
+        return True
+    purpose = flight.groups[int(calls.group[transfers[0]])].purpose
+    stages = {r: g.members.index(r) for g in flight.groups if g.purpose == purpose for r in g.members}
+    own = stages.get(int(calls.rank[rows[here]]))
+    return any(stages.get(rank) == own for rank in np.unique(calls.rank[rows[dues]]).tolist())
 
 
 def _by_line(flight: Flight, rows: I64, token: I64) -> list[Deviation]:

@@ -70,6 +70,7 @@ def verdict(flight: Flight) -> Verdict:
     stops = ends(flight, who)
     verdict = _judged(flight, speed, who, stops)
     verdict.waits, verdict.ends = who, stops
+    verdict.also = tuple(kind for kind in verdict.also if kind != verdict.kind)
     if speed.state == "unknown" and verdict.sure == "certain":
         verdict.sure = "likely"
     return verdict
@@ -168,17 +169,20 @@ def _unlike(flight: Flight, speed: Pace, who: Waits, stops: Ends) -> Verdict | N
 
 def _ended(flight: Flight, speed: Pace, who: Waits, stops: Ends) -> Verdict:
     """By where the waits end."""
+    sure: Sure
     for kind, ranks in (("host-stopped", stops.idle), ("gpu-stopped", stops.stuck)):
         if ranks:
             first = min(ranks, key=lambda r: (stops.since.get(r, 0), r))
-            sure: Sure = "certain" if len(ranks) == 1 and first in stops.since else "likely"
+            sure = "certain" if len(ranks) == 1 and first in stops.since else "likely"
             return Verdict(kind, [first], sure, speed, (), _waited(who, [first]))
     broken = [f for f in flight.facts if f.kind == "xid" and f.ranks]
     if stops.full:
         return _full(flight, speed, who, stops, broken, stops.full)
     if stops.rings:
         ring = stops.rings[0]
-        return Verdict("deadlock", ring, "likely", speed, ("mismatch-order",), next(iter(who.in_(ring[0])), None))
+        lost = any(_lost(flight, who, meeting) for rank in ring for meeting in who.in_(rank))
+        sure, also = ("possible", _UNLIKE) if lost else ("likely", ("mismatch-order",))
+        return Verdict("deadlock", ring, sure, speed, also, next(iter(who.in_(ring[0])), None))
     if stops.unseen:
         return _gone(flight, speed, who, stops)
     if stops.loose:
@@ -197,8 +201,11 @@ def _gone(flight: Flight, speed: Pace, who: Waits, stops: Ends) -> Verdict:
     Nothing says which. The set is that rank, those without a dump that it may wait for, and those in the call with it:
     a link among them may be dead.
     """
-    first = min(stops.unseen, key=lambda r: (stops.since.get(r, 0), r))
-    held = [m for m, absent in who.absent.items() if first in absent and set(absent) <= set(flight.missing)]
+    # One that is missing beside a rank that waits elsewhere may wait in that call itself.
+    alone = {m: absent for m, absent in who.absent.items() if absent and set(absent) <= set(flight.missing)}
+    ends_there = {rank for absent in alone.values() for rank in absent}
+    first = min(stops.unseen, key=lambda r: (r not in ends_there, stops.since.get(r, 0), r))
+    held = [m for m, absent in alone.items() if first in absent]
     meeting = min(held, key=lambda m: (stops.held_since[m], m), default=_waited(who, [first]))
     gone = {first}
     for group in flight.groups:
