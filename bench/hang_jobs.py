@@ -70,6 +70,8 @@ def tells(done: Hang, usual: Program) -> Tells:
         classes.add("gpu-or-link")
     lacking = "" if done.logs else _lacking(done, usual)
     own = done.made.calls[done.fault.rank]
+    if fault == "short" and own[done.fault.call - 1].step != usual.calls[done.fault.rank][done.fault.call].step:
+        classes.add("host-stopped")  # it left out a whole step: all that can be seen is that its last one is not there
     if lacking and not _seen(done, own[min(done.fault.call, len(own) - 1)]):
         classes.add("host-stopped")  # in what the dumps hold, it makes no further call
     return Tells(frozenset(classes), frozenset(truth["ranks"]), lacking)

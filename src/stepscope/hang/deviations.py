@@ -103,7 +103,8 @@ def deviations(flight: Flight) -> list[Deviation]:
         due = beside if len(_following(token, run, beside)) == _AHEAD.count or beside == due else due
         if seen[int(rank[here])] >= _AHEAD.count or int(rows[here]) in certain:
             continue
-        if not _of_its_stage(flight, rows, here, at[number == usual[context[at[n]]]]):
+        dues = at[number == usual[context[at[n]]]]
+        if not _of_its_stage(flight, rows, here, dues) or _left_a_loop(token, run, here, dues):
             continue
         kind = _kind(flight, rows, token, run, here, due)
         if kind is not None:
@@ -123,6 +124,17 @@ def _of_its_stage(flight: Flight, rows: I64, here: int, dues: I64) -> bool:
     stages = {r: g.members.index(r) for g in flight.groups if g.purpose == purpose for r in g.members}
     own = stages.get(int(calls.rank[rows[here]]))
     return any(stages.get(rank) == own for rank in np.unique(calls.rank[rows[dues]]).tolist())
+
+
+def _left_a_loop(token: I64, run: I64, here: int, dues: I64) -> bool:
+    """Whether nothing but the loop that the rank was in says what was due: how often it goes round is not seen."""
+    for period in range(1, _CONTEXT.count // 2 + 1):
+        begin = here
+        while begin > period and run[begin - 1 - period] == run[here] and token[begin - 1] == token[begin - 1 - period]:
+            begin -= 1
+        if here - begin >= _CONTEXT.count - period and token[dues[0]] == token[here - period]:
+            return bool(((dues >= begin) & (dues < here)).all())
+    return False
 
 
 def _by_line(flight: Flight, rows: I64, token: I64) -> list[Deviation]:
