@@ -2,7 +2,8 @@
 
 torch is imported once; ranks are forked. A job that makes no more calls is asked for its dumps after `wait_s`, by a
 thread of each rank or by the pipes that `capture hang` uses, or left to its watchdog. While it waits longer its
-processes are stopped, so that others have the cores. Leaves a folder for each job: dumps, logs, truth.json.
+processes are stopped, so that others have the cores. Then all jobs of the batch are killed, and MPS is started anew.
+Leaves a folder for each job: dumps, logs, truth.json.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import json
 import mmap
 import os
 import random
-import shutil
 import signal
 import socket
 import subprocess
@@ -28,24 +28,25 @@ import job  # noqa: E402
 CORE = ("host", "gpu", "link", "skip", "size", "crash")
 MORE = ("order", "deadlock", "group", "type", "kind", "short", "extra", "oom", "frozen")
 ALIVE = ("healthy", "slow")
-#: Seconds: until all ranks have begun, until an asked job has dumped, until an ended one is gone.
-_START_S, _DUMP_S, _END_S = 40, 6, 9
+#: Seconds: until all ranks have begun, until an asked job has dumped.
+_START_S, _DUMP_S = 30, 6
 _LONG_S = 22
 _POLL_S = 0.05
 
 
-def cases(backend: str, last: bool, seeds: int) -> list[dict[str, Any]]:
-    """What is to be made, what matters first first; `last` is what may hurt other jobs under MPS."""
-    if last:
-        short = {"last": True, "steps": 4, "timeout_s": 10}
-        listed = [_case(backend, fault, n, by="watchdog", **short) for n, fault in enumerate(("host", "skip", "gpu"))]
-        return [*listed, _case(backend, "crash", 3, by="call", **short)]
-    first = [_case(backend, fault, seed) for seed in range(1, seeds) for fault in CORE]
-    first[2:2] = [_case(backend, fault, 0) for fault in ALIVE]
-    for n, fault in enumerate(fault for fault in CORE if fault != "size"):
-        first.insert(6 * n, _case(backend, fault, 0, wait_s=_LONG_S))
-    rest = [_case(backend, "size", 0), *(_case(backend, fault, seed) for seed in range(5) for fault in MORE)]
-    return [*first, *rest, *(_case(backend, fault, 1) for fault in ALIVE)]
+def batches(backend: str, at_once: int, done: set[str], given: set[str]) -> list[list[dict[str, Any]]]:
+    """What is to be made, what matters first first; jobs of a batch run side by side, and end together."""
+    first = [_case(backend, fault, seed) for seed in range(1, 6) for fault in CORE]
+    first[2:2] = [_case(backend, "slow", 0)]
+    long = [_case(backend, fault, 0, wait_s=_LONG_S) for fault in CORE if fault != "size"]
+    watched = [_case(backend, fault, n, by="watchdog", timeout_s=10) for n, fault in enumerate(("host", "skip", "gpu"))]
+    rest = [_case(backend, "size", 0), _case(backend, "healthy", 0)]
+    rest += [_case(backend, fault, seed) for seed in range(5) for fault in MORE]
+    listed = []
+    for cases in (first, watched, long, rest):
+        wanted = [c for c in cases if c["name"] not in done and (not given or c["fault"] in given)]
+        listed += [wanted[n : n + at_once] for n in range(0, len(wanted), at_once)]
+    return listed
 
 
 def _case(backend: str, fault: str, seed: int, **given: Any) -> dict[str, Any]:
@@ -57,7 +58,7 @@ def _case(backend: str, fault: str, seed: int, **given: Any) -> dict[str, Any]:
     place = {"host": draw.choice(["next_batch", "save_checkpoint", "mlp"]), "frozen": "mlp"}.get(fault, fault)
     timing = (seed + CORE.index(fault)) % 2 == 0 if fault in CORE else seed % 2 == 0
     case = {
-        "name": f"{'last-' if given.get('last') else ''}{fault}-{seed}",
+        "name": f"{'watchdog-' if given.get('by') == 'watchdog' else ''}{fault}-{seed}",
         "backend": backend,
         "fault": fault,
         "seed": seed,
@@ -74,14 +75,11 @@ def _case(backend: str, fault: str, seed: int, **given: Any) -> dict[str, Any]:
         "wait_s": 3,
         "by": "pipe" if seed == 3 and backend == "nccl" else "call",
         "json": seed == 2,
-        "last": False,
         "timeout_s": 600,
     }
     case.update(given)
     if case["by"] == "watchdog":
-        case.update(step=2, wait_s=18)
-    elif case["last"]:
-        case.update(step=2)
+        case.update(step=2, wait_s=18, steps=4)
     return case
 
 
@@ -110,7 +108,7 @@ def environment(case: dict[str, Any], folder: Path, port: int) -> dict[str, str]
 
 
 class Job:
-    """A job that runs: `state` is starting, running, still, dumping, ending or over."""
+    """A job that runs: `state` is starting, running, still, dumping or there."""
 
     def __init__(self, case: dict[str, Any], out: Path, port: int) -> None:
         self.case, self.folder, self.port = case, out / case["name"], port
@@ -136,7 +134,8 @@ class Job:
         if count != self.seen:
             self.seen, self.since = count, now
         waited = now - self.since
-        getattr(self, f"_{self.state}")(now, waited)
+        if self.state != "there":
+            getattr(self, f"_{self.state}")(now, waited)
 
     def _starting(self, now: float, waited: float) -> None:
         if all(self.shared[rank] > 2 for rank in range(8)):
@@ -204,20 +203,16 @@ class Job:
         return bool(self.shared[job.DUMPED + rank])
 
     def _end(self, now: float) -> None:
-        self.state, self.asked = "ending", now
-        self.gone = sorted(self.exits)
-        self.shared[job.END] = 1
-        self._signal(signal.SIGCONT)
+        """Its processes stay until all jobs of the batch are here: one that ends may hurt others under MPS."""
+        self.state, self.gone = "there", sorted(self.exits)
 
-    def _ending(self, now: float, waited: float) -> None:
-        if len(self.exits) < 8 and now - self.asked < _END_S:
-            return
+    def kill(self) -> None:
+        self._signal(signal.SIGCONT)
         self._signal(signal.SIGKILL)
         for rank, pid in self.pids.items():
             if rank not in self.exits:
                 os.waitpid(pid, 0)
         self._leave()
-        self.state = "over"
 
     def _signal(self, number: int) -> None:
         for rank, pid in self.pids.items():
@@ -300,55 +295,82 @@ def _import_early(backend: str) -> None:
         os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, "HANGS_LATE": "1"})
 
 
+class Mps:
+    """The daemon that lets processes share the GPU at the same time: a new one for each batch."""
+
+    def __init__(self, backend: str, folder: Path) -> None:
+        self.used, self.folder, self.count = backend == "nccl", folder, 0
+
+    def start(self) -> None:
+        if self.used:
+            self.count += 1
+            for name, what in (("PIPE", "mps"), ("LOG", "log")):
+                path = self.folder / f"{what}{self.count}"
+                path.mkdir(parents=True)
+                os.environ[f"CUDA_MPS_{name}_DIRECTORY"] = str(path)
+            subprocess.run(["nvidia-cuda-mps-control", "-d"], timeout=10, check=False)
+
+    def stop(self) -> None:
+        if self.used:
+            for server in self._asked("get_server_list").split():
+                if server.isdigit():
+                    os.kill(int(server), signal.SIGKILL)
+            self._asked("quit -t 1")
+
+    def _asked(self, command: str) -> str:
+        try:
+            ran = subprocess.run(
+                ["nvidia-cuda-mps-control"],
+                input=command + "\n",
+                capture_output=True,
+                text=True,
+                timeout=4,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return ""
+        return ran.stdout
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--backend", default="nccl")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--limit", type=float, default=100, help="seconds after which no job is started")
-    parser.add_argument(
-        "--at-once", type=int, default=4, help="jobs side by side, and one more of those that wait long"
-    )
-    parser.add_argument("--last", action="store_true", help="a few jobs that their watchdogs end")
-    parser.add_argument("--seeds", type=int, default=6)
-    parser.add_argument("--first", type=int, default=0, help="leave out so many")
+    parser.add_argument("--mps", type=Path, default=Path("/tmp/hangs-mps"), help="folder for MPS")
+    parser.add_argument("--limit", type=float, default=100, help="seconds after which no batch is started")
+    parser.add_argument("--at-once", type=int, default=5, help="jobs of a batch")
+    parser.add_argument("--done", default="", help="names of jobs to leave out, by comma")
     parser.add_argument("--only", default="", help="faults, by comma")
     given = parser.parse_args()
     began = time.monotonic()
+    mps, port, good = Mps(given.backend, given.mps), 28100, 0
+    mps.start()
     _import_early(given.backend)
-    waiting = cases(given.backend, given.last, given.seeds)[given.first :]
-    waiting = [case for case in waiting if not given.only or case["fault"] in given.only.split(",")]
-    running: list[Job] = []
-    port, failed, good = 28100, 0, 0
-    while waiting or running:
-        for one in list(running):
-            try:
-                one.turn()
-            except Exception as error:  # one job that fails does not end the others
-                one.note += f"{type(error).__name__}: {error}"
-                one._signal(signal.SIGKILL)
-                one.state = "over"
-                print(f"{one.case['name']}: {one.note}", flush=True)
-            if one.state == "over":
-                running.remove(one)
-                there = len(list(one.folder.glob("nccl_trace_rank_?")))
-                good, failed = (good + 1, 0) if there else (good, failed + 1)
-                said = f"[{time.monotonic() - began:.0f} s] {one.case['name']}: {there} dumps"
-                print(f"{said}, {time.monotonic() - one.began:.1f} s {one.note}"[:300], flush=True)
-                if not there:
-                    shutil.copy(one.folder / "train.log", given.out / f"failed_{one.case['name']}.log")
-        past = time.monotonic() - began
-        if past > given.limit - _LONG_S:
-            waiting = [case for case in waiting if case["wait_s"] <= 10 or given.last]
-        if past > given.limit or (failed >= 4 and not good):
-            waiting.clear()
-        long = sum(one.case["wait_s"] > 10 for one in running)
-        room = given.at_once - (len(running) - min(long, 1))
-        if waiting and room > 0:
-            fits = (n for n, case in enumerate(waiting) if given.last or case["wait_s"] <= 10 or long < 1)
-            if (place := next(fits, None)) is not None:
-                port += 1
-                running.append(Job(waiting.pop(place), given.out, port))
-        time.sleep(_POLL_S)
+    only = set(filter(None, given.only.split(",")))
+    listed = batches(given.backend, given.at_once, set(given.done.split(",")), only)
+    for number, cases in enumerate(listed):
+        if time.monotonic() - began > given.limit - (_LONG_S if cases[0]["wait_s"] > 10 else 0):
+            continue
+        if number:
+            mps.start()
+        jobs = []
+        for case in cases:
+            port += 1
+            jobs.append(Job(case, given.out, port))
+        while any(job.state != "there" for job in jobs):
+            for one in jobs:
+                try:
+                    one.turn()
+                except Exception as error:  # one job that fails does not end the others
+                    one.note += f"{type(error).__name__}: {error}"
+                    one.state, one.gone = "there", []
+            time.sleep(_POLL_S)
+        for one in jobs:
+            one.kill()
+            there = len(list(one.folder.glob("nccl_trace_rank_?")))
+            good += bool(there)
+            print(f"[{time.monotonic() - began:.0f} s] {one.case['name']}: {there} dumps {one.note}"[:300], flush=True)
+        mps.stop()
     print(f"{good} jobs with dumps", flush=True)
     sys.exit(0 if good else 1)
 
