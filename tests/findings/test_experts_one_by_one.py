@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from made_steps import ADD, ATTENTION, FUSED_ADAM, GATHER, NORM, PRODUCT, US, Kernel, job
+from made_steps import ADD, ATTENTION, FILL, FUSED_ADAM, GATHER, NORM, PRODUCT, US, Kernel, job
 
 from stepscope import api
 from stepscope.model.profile import Profile
 
 SILU = "at::native::vectorized_elementwise_kernel<4, silu_kernel(float)>"
 SCATTER = "at::native::indexFuncLargeIndex<index_add>"
+SELECT = "at_cuda_detail::cub::DeviceSelectSweepKernel<NonZeroOp>"
 #: An H200 has 132 multiprocessors.
 SMS = 132
 
@@ -43,6 +44,27 @@ def test_slices_of_padded_tokens_with_other_kernels_for_each_expert() -> None:
     row = found(job((around(experts), 1), ([(FUSED_ADAM, 100, 1300)], 1)))
     assert row is not None
     assert row["recoverable_ns"] == pytest.approx(16 * 32 * US / 2, rel=0.25)  # each fills half of the GPU
+
+
+def test_what_a_loop_does_to_whole_tensors_for_each_expert() -> None:
+    """Experts have different numbers of tokens; the gradient of all is filled and added to for each of them. Elementwise
+    kernels have other forms where sizes are odd, and sorts lie between: all of it is the loop's."""
+    experts: list[Kernel] = []
+    for k in range(8):
+        form = "at::native::vectorized_elementwise_kernel<4, " if k % 2 else "at::native::unrolled_elementwise_kernel<"
+        mul = f"{form}at::native::BinaryFunctor<float, float, float, at::native::binary_internal::MulFunctor<float> > >"
+        experts += [
+            (SELECT, 3, 2),
+            (GATHER, 5, 800 + 9 * k),
+            (PRODUCT, 10, 66),
+            (mul, 5, 800 + 9 * k),
+            (PRODUCT, 10, 66),
+        ]
+        experts += [(FILL, 30, 30_000), (ADD, 90, 30_000)]
+    row = found(job((around(experts), 1), ([(FUSED_ADAM, 100, 1300)], 1)))
+    assert row is not None
+    once = (3 + 30 + 90) * (8 - 1)
+    assert row["recoverable_ns"] == pytest.approx((once + 8 * (20 / 2 + 10 * 0.6)) * US, rel=0.15)
 
 
 @pytest.mark.parametrize(

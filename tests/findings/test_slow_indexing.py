@@ -48,3 +48,15 @@ def test_an_embedding_of_a_language_model_is_used_all_over(scatter: str) -> None
 def test_sorts_of_the_forward_pass_are_a_choice() -> None:
     forward: list[Kernel] = [(NORM, 20, 900), (PRODUCT, 40, 200), (SORT, 40, 300), (SORT, 40, 300)]
     assert found(job((forward, 1), (BACK, 2), ([(FUSED_ADAM, 90, 1300)], 1))) is None
+
+
+@pytest.mark.parametrize(("others", "named"), [(1.05, True), (2.0, False)])
+def test_tables_whose_few_rows_take_long_to_scatter(others: float, named: bool) -> None:
+    """Scattering takes longer than filling, but its grid covers a twentieth of the table: the optimizer's pass over the
+    rest is for nothing, in a model that is little else."""
+    backward = [*BACK, *[(SORT, 6, 29), (FILL, 55, TABLE), (SORT, 4, 1), (SCATTER, 150, 25_000)] * 2]
+    step: list[Kernel] = [(FUSED_ADAM, 700, int(others * 2 * 64_000_000 / 65536))]
+    row = found(job(([(GATHER, 10, 500)] * 2 + MLP, 1), (backward, 2), (step, 1)))
+    assert row is not None
+    whole = 2 * 55 + 700 / others if named else 0
+    assert row["recoverable_ns"] == pytest.approx((2 * (6 + 4) + whole) * US, rel=0.1)

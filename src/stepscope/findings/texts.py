@@ -15,7 +15,7 @@ TITLES: dict[str, str] = {
     "compute-imbalance/stages": "pipeline stage {worst} has {amount:.0f} % more compute than the average stage",
     "drift": "every step takes {slope_ns} longer than the one before: {change_ns} over {steps} steps",
     "expert-imbalance": "{who} {more:.2f} times as many tokens as the rest of the expert group",
-    "experts-one-by-one": "experts run one at a time: {kernels} for their matmuls (on rank {rank})",
+    "experts-one-by-one": "experts run one at a time: {kernels} in loops over them (on rank {rank})",
     "exposed-communication": "{share:.0f} % of the time in {what} is exposed",
     "exposed-copies": "{what} are not overlapped with compute",
     "gc-pause": "Python's garbage collector stops the host ({times} on rank {worst})",

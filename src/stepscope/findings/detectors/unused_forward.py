@@ -5,10 +5,11 @@ the results are for: a teacher or a reference model of the same size is needed, 
 
 The forward pass runs twice in a step, and the backward pass is that of one. Passes are told by how they begin: the
 first kernels of the step's forward pass, with their grids, come again, and those of the backward pass do not as often;
-between them layers repeat, else it is a layer that begins. Accumulation and pipelines have as many of both. Two passes
-may have one backward pass, as two towers have: of a layer that is trained it has two products for each of the forward
-pass, one for each gradient. Where there are more passes than that accounts for, those that no backward pass follows
-directly are for nothing that is trained. What is computed again for the backward pass is another matter
+between them layers repeat, else it is a layer that begins. What a trainer computes before its first pass, such as how
+many tokens count, does not come again: a pass may begin behind it. Accumulation and pipelines have as many of both. Two
+passes may have one backward pass, as two towers have: of a layer that is trained it has two products for each of the
+forward pass, one for each gradient. Where there are more passes than that accounts for, those that no backward pass
+follows directly are for nothing that is trained. What is computed again for the backward pass is another matter
 (`recomputation`).
 """
 
@@ -37,6 +38,12 @@ PASS_BEGINS = Threshold(
     "with their grids: an embedding or a first convolution, and what comes next, begin no layer",
     ("tests/findings/test_work_for_nothing.py", "tests/data/pairs"),
 )
+BEFORE_A_PASS = Threshold(
+    32,
+    "kernels",
+    "transformers' Trainer counts the tokens of a batch in 4; what is longer is work of another kind",
+    ("tests/findings/test_work_for_nothing.py", "tests/data/pairs"),
+)
 TRAINED_PRODUCTS = Threshold(
     2.0,
     "products of the backward pass for each of the forward pass",
@@ -59,8 +66,8 @@ def claim(sequence: Sequence, free: Mask) -> F64:
     if not sequence.optimizer.any() or not sequence.back.any() or len(at) < 2 * PASS_BEGINS.value:
         return left
     symbols = symbols_of(sequence.data, sequence.ops)
-    begins = _begins(symbols[at])
-    if len(begins) <= len(_begins(symbols[sequence.back])) or not _has_layers(symbols[at], begins):
+    begins = _passes(symbols[at], len(_begins(symbols[sequence.back])))
+    if begins is None:
         return left
     edges = np.r_[at[begins], len(sequence.ops)]
     product = sequence.kinds.are(Role.PRODUCT, Role.CONVOLUTION) & sequence.kinds.matrix
@@ -77,6 +84,15 @@ def claim(sequence: Sequence, free: Mask) -> F64:
     used = np.unique(symbols[forward & followed])
     left[forward & free & ~followed & (np.arange(len(symbols)) >= edges[0]) & np.isin(symbols, used)] = 0.0
     return left
+
+
+def _passes(symbols: I64, of_backward: int) -> I64 | None:
+    """Where passes begin, where there are more than of the backward pass; None where nothing repeats."""
+    for first in range(min(int(BEFORE_A_PASS.value), len(symbols))):
+        begins = first + _begins(symbols[first:])
+        if len(begins) > max(of_backward, 1) and _has_layers(symbols, begins):
+            return begins
+    return None
 
 
 def _begins(symbols: I64) -> I64:

@@ -27,8 +27,8 @@ _LAUNCHED = ("slow-optimizer",)
 #: position, NaN for others), of those still free.
 CAUSES = (
     "unused-forward",
-    "slow-indexing",
     "experts-one-by-one",
+    "slow-indexing",
     "slow-optimizer",
     "slow-loss",
     "attention-by-hand",
