@@ -47,7 +47,7 @@ def test_slices_of_padded_tokens_with_other_kernels_for_each_expert() -> None:
 
 
 def test_what_a_loop_does_to_whole_tensors_for_each_expert() -> None:
-    """Experts have different numbers of tokens; the gradient of all is filled and added to for each of them. Elementwise
+    """Experts have different numbers of tokens; the gradient of all is filled and added to for each one. Elementwise
     kernels have other forms where sizes are odd, and sorts lie between: all of it is the loop's."""
     experts: list[Kernel] = []
     for k in range(8):
