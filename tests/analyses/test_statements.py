@@ -53,7 +53,7 @@ def test_overlap_says_how_much_is_hidden_and_where_the_rest_is():
         comm(200 * MS, 270 * MS, call=9),  # all of it
         ranges=stages,
     )
-    want = "Communication is 20 % hidden in the step: 80 ms of 100 ms are not overlapped with compute"
+    want = "Communication is 20 % hidden in the step: 80 ms of 100 ms is not overlapped with compute"
     assert said(profile, "overlap", index=0) == f"{want}, most in stage4_f (0 % hidden)."
     assert said(profile, "overlap", by="stream", index=0) == f"{want}."
     short = job(

@@ -172,7 +172,7 @@ def test_real_traces_are_judged_as_a_person_would(shared):
     assert "most of it idle" in slow.summary["statement"]
     once = api.compare(traces / "public/h100x2_before.sqlite", traces / "public/h100x2_after.sqlite")
     assert once.summary["verdict"] == "cannot tell"
-    assert "one capture a side is not enough" in once.summary["statement"]
+    assert "one capture per side is not enough" in once.summary["statement"]
     compiled = api.compare(
         traces / "h200/train/eager.pt.trace.json.gz",
         traces / "h200/train/compiled.pt.trace.json.gz",

@@ -113,7 +113,7 @@ def test_no_change_passes_and_a_slow_run_fails(traces):
 
 
 def test_what_cannot_be_decided_fails_unless_allowed(traces):
-    with pytest.raises(GateFailed, match="one step a side is not enough") as failed:
+    with pytest.raises(GateFailed, match="one step per side is not enough") as failed:
         api.gate(traces / "once", traces / "slow_once", cache=False)
     assert failed.value.hint is not None and "--allow-inconclusive" in failed.value.hint
     allowed = api.gate(traces / "once", traces / "slow_once", allow_inconclusive=True, cache=False)

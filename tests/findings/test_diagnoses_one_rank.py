@@ -17,8 +17,8 @@ from stepscope.errors import CannotAnswer
 FIRST: dict[str, tuple[str | None, str]] = {
     "h200/train/eager.sqlite": ("data-stall", "`data`"),
     "h200/train/slow_dataloader.sqlite": ("data-stall", "`data`"),
-    "h200/train/eager.pt.trace.json.gz": ("data-stall", "most in `aten::randn`"),
-    "h200/train/compiled.pt.trace.json.gz": ("data-stall", "most in `aten::randn`"),
+    "h200/train/eager.pt.trace.json.gz": ("data-stall", "mostly in `aten::randn`"),
+    "h200/train/compiled.pt.trace.json.gz": ("data-stall", "mostly in `aten::randn`"),
     "h200/moe4mps/cut_off.sqlite": ("exposed-communication", "send/recv"),
     "public/a100_cuda_graphs.sqlite": (None, ""),
     "public/a100_lm2.7b_nvtx.sqlite": ("no-tensor-cores", "ampere_sgemm"),

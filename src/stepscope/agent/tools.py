@@ -166,7 +166,7 @@ class Tools:
             Literal["part", "stage", "rank", "family", "kernel"], Field(description="what a row is")
         ] = "part",
         margin: Annotated[
-            float, Field(gt=0, lt=100, description="per cent: a smaller change counts as no difference")
+            float, Field(gt=0, lt=100, description="in percent: a smaller change counts as no difference")
         ] = 3.0,
         rank: RankArgument = None,
         anchor: Annotated[str | None, Field(description="ranges that are steps (regular expression)")] = None,
@@ -174,7 +174,8 @@ class Tools:
         whole: Annotated[bool, Field(description="compare whole captures, each as one step")] = False,
         warmup: Annotated[int, Field(ge=0, description="steps at the beginning that do not count")] = 0,
         runs: Annotated[
-            Literal["auto", "one", "folder", "file"], Field(description="how the files of a side make runs")
+            Literal["auto", "one", "folder", "file"],
+            Field(description="how the files of each side are grouped into runs"),
         ] = "auto",
         detail: DetailArgument = "concise",
         limit: LimitArgument = None,

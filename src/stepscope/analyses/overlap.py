@@ -170,7 +170,7 @@ def _statement(where: str, totals: list[_Total], table: list[_KeyOfRank], by: By
             return f"No communication runs in {where}."
         what = f"All communication of {where}, {about(barrier)}{sum_over(ranks)}, is in order with compute"
         return f"{what} on its own stream: none of it can be hidden."
-    beside = f"; another {about(barrier)} run on the compute stream itself" if barrier else ""
+    beside = f"; another {about(barrier)} runs on the compute stream itself" if barrier else ""
     if bare == 0:
         all_of_it = f"{about(comm)}{sum_over(ranks)}"
         return f"Communication is 100 % hidden in {where}: compute runs beside all {all_of_it}{beside}."
@@ -182,7 +182,7 @@ def _statement(where: str, totals: list[_Total], table: list[_KeyOfRank], by: By
         length[key] = length.get(key, 0) + row["comm_ns"]
     most = most_in(parts)
     place = f", {most[1]} in {most[0]}{_least_hidden(most[0], parts, length)}" if most else ""
-    figures = f"{time_of(bare, comm, ranks)} are not overlapped with compute{place}"
+    figures = f"{time_of(bare, comm, ranks)} is not overlapped with compute{place}"
     return f"Communication is {percent(comm - bare, comm)} hidden in {where}: {figures}{beside}."
 
 

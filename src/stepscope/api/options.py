@@ -45,7 +45,7 @@ class Window(TypedDict, total=False):
     start: Annotated[
         Time | None,
         "GPU time, with `end`: `1.5ms` from the capture's beginning; numbers are of the trace's clock",
-        Shell(metavar="TIME", help="GPU time from the capture's beginning on: 1.5ms."),
+        Shell(metavar="TIME", help="Start of a window in GPU time, from the beginning of the capture: 1.5ms."),
     ]
     end: Annotated[Time | None, "end of that window", Shell(metavar="TIME")]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import click
 from stepscope import api, questions
 from stepscope.api.options import Ranked, Rows, Window, takes_profile
 from stepscope.cli import progress
-from stepscope.cli.declare import argument_of, option_of, options_of, taken
+from stepscope.cli.declare import argument_of, option_of, options_of, sentence, taken
 from stepscope.cli.shared import AnyProfiles, Output, Profiles, Reading, Workers
 from stepscope.errors import GateFailed
 from stepscope.model.option import Option
@@ -34,7 +35,7 @@ def command_of(name: str) -> click.Command:
         callback=callback,
         params=[
             argument_of(Option.of("profile", asked_of, inspect.Parameter.empty)),
-            *map(option_of, analysis.options),
+            *(option_of(replace(option, help=sentence(option.help))) for option in analysis.options),
             *(option for group in groups.values() for option in options_of(group)),
         ],
         help=f"{analysis.question}\n\n{body}",

@@ -179,7 +179,7 @@ def _pace(limit: Limit, base: Side, new: Side, step: Step, design: Design, rows:
     )
     status, why = _status(grown or 0.0, low, high, limit.pct, step, f"of the {limit.check}")
     if low is None and limit.check == "p99":
-        why = f"{grown or 0.0:+.1f} %, but of fewer than {fewest(_P99)} steps a side p99 is only the longest"
+        why = f"{grown or 0.0:+.1f} %, but with fewer than {fewest(_P99)} steps per side, p99 is only the longest"
     return _row(limit, status, why, change, grown, low, high)
 
 
@@ -230,7 +230,7 @@ def _status(
 ) -> tuple[str, str]:
     """Failed: more than allowed, and no noise. Passed: not more, and a change of the limit would have been seen."""
     if low is None or high is None:
-        return OPEN, f"{grown:+.1f} %, but one {step.unit} a side is not enough to tell"
+        return OPEN, f"{grown:+.1f} %, but one {step.unit} per side is not enough to tell"
     text = f"{grown:+.1f} % {of} ({low:+.1f} to {high:+.1f} %), limit {limit:g} %"
     if grown > limit and low > 0:
         return FAILED, text

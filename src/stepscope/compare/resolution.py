@@ -50,7 +50,7 @@ class Resolution:
         if not limit_pct or self.detectable_pct <= limit_pct:
             return None
         more = math.ceil(self.samples * (self.detectable_pct / limit_pct) ** 2)
-        return f"a change of {limit_pct:g} %, the limit, may go unseen: about {more} {self.unit}s a side would do"
+        return f"a change of {limit_pct:g} %, the limit, may go unseen: {more} {self.unit}s per side would show it"
 
 
 def resolution(side: Side) -> Resolution | None:

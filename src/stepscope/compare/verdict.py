@@ -95,7 +95,7 @@ def statement(
     change, low, high = map(step.pct, (after - before, least, most))
     times = f"{about(before, 4)} to {about(after, 4)}{' in the mean' * bool(step.uneven)}"
     n = (
-        f"{step.base_n} {step.unit}s a side"
+        f"{step.base_n} {step.unit}s per side"
         if step.base_n == step.new_n
         else f"{step.base_n} and {step.new_n} {step.unit}s"
     )
@@ -110,7 +110,7 @@ def statement(
         what = f"no difference{usual}: the {_what(step)} changes by {change:+.1f} % ({times}; {sure}{n})"
     elif low is None:
         moved = f"; {why}" if why else _moved(step, parts)
-        what = f"cannot tell: one {step.unit} a side is not enough (the {_what(step)} went from {times}{moved})"
+        what = f"cannot tell: one {step.unit} per side is not enough (the {_what(step)} went from {times}{moved})"
     else:
         what = (
             f"cannot tell: the {_what(step)} changes by {change:+.1f} % ({times}; {sure}{n}), and the noise is more "

@@ -2,10 +2,10 @@
 
 Detectors look at one step (`--anchor`, `--index` choose it), each for one thing that can be wrong. A finding says what
 the step could save: where dependencies are recorded, by replaying the step without the fault; never more than the
-exposure it rests on. Findings are ordered by what to expect of them. That the profiler slows the step is a property of
-the capture, and is said above them. A detector that lacks what it needs is listed as skipped: that
-is not the same as finding nothing. `--fail-on ID` exits 1 if that is found at 2 % of the step or more, `--fail-on 5%`
-if anything is found at that share or more.
+exposure it rests on. Findings are ordered by the saving to expect. If the profiler itself slows the step, that is
+reported first: it is a property of the capture. A detector that lacks what it needs is listed as skipped: that is not
+the same as finding nothing. `--fail-on ID` exits 1 if that finding is worth 2 % of the step or more, `--fail-on 5%` if
+any finding is worth that share or more.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def diagnose(
     *,
     fail_on: Annotated[tuple[str, ...], "exit 1 on a finding: its id, or a share as in 5%; may be repeated"] = (),
     only: Annotated[tuple[str, ...], "check only this, by id; may be repeated"] = (),
-    least: Annotated[float, "leave out findings below this share of the step, per cent"] = SHOWN.value,
+    least: Annotated[float, "leave out findings below this percentage of the step"] = SHOWN.value,
     align: Align = "auto",
 ) -> Result:
     conditions = [_condition(text) for text in fail_on]
@@ -205,7 +205,7 @@ def _condition(text: str) -> tuple[str, Any]:
         try:
             share = float(text.removesuffix("%"))
         except ValueError:
-            raise BadInput(f"--fail-on {text}: not a share", "give a number of per cent, as in 5%") from None
+            raise BadInput(f"--fail-on {text}: not a share", "give a percentage, as in 5%") from None
         return text, lambda _, pct: pct >= share
     ids = {d.id for d in detectors()}
     if text not in ids:

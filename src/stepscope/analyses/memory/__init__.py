@@ -84,31 +84,31 @@ def memory(
     *,
     by: Annotated[By, "what a row is"] = "part",
     model: Annotated[
-        str | None, "estimate of a declared model: a preset, a TOML file, or layers=6,width=1024,…", Effect.READS
+        str | None, "estimate a declared model: a preset, a TOML file, or layers=6,width=1024,…", Effect.READS
     ] = None,
     sequence: Annotated[int | None, "tokens of a sequence; with --model"] = None,
     mbs: Annotated[int, "sequences of a micro-batch; with --model"] = 1,
     precision: Annotated[
         Literal["bf16", "autocast", "mixed"], "all in bf16; fp32 weights under autocast; bf16 with fp32 master weights"
     ] = "bf16",
-    optimizer: Annotated[Literal["adamw", "adamw-fused", "sgd", "momentum"], "of the estimate"] = "adamw",
+    optimizer: Annotated[Literal["adamw", "adamw-fused", "sgd", "momentum"], "with --model"] = "adamw",
     attention: Annotated[
-        Literal["flash", "eager"], "of the estimate: flash, or eager with all scores in memory"
+        Literal["flash", "eager"], "with --model: flash, or eager, which holds all scores in memory"
     ] = "flash",
-    recompute: Annotated[bool, "of the estimate: layers keep their input only (activation checkpointing)"] = False,
-    zero: Annotated[int, "of the estimate: ZeRO stage 0 to 3, sharded over dp (FSDP is 3)"] = 0,
+    recompute: Annotated[bool, "with --model: layers keep only their input (activation checkpointing)"] = False,
+    zero: Annotated[int, "with --model: ZeRO stage 0 to 3, sharded over dp (FSDP is 3)"] = 0,
     dp: Annotated[int, "data-parallel ranks, to shard over"] = 1,
     tp: Annotated[int, "tensor-parallel ranks"] = 1,
     pp: Annotated[int, "pipeline stages"] = 1,
     cp: Annotated[int, "context-parallel ranks"] = 1,
     ep: Annotated[int, "expert-parallel ranks"] = 1,
-    gpu: Annotated[str | None, "the GPU, for its memory, where the trace does not name it: H100, MI300X"] = None,
+    gpu: Annotated[str | None, "the GPU (its memory is the limit), if the trace does not name it: H100"] = None,
     used: Annotated[int | None, "bytes in use on the device at the peak (nvidia-smi): what is outside PyTorch"] = None,
     timeline: Annotated[Profile | None, "a trace of the same run (nsys, torch.profiler), for --by stall"] = None,
     to: Annotated[Profile | None, "another snapshot, to compare with: by part or by frame"] = None,
-    kv_tokens: Annotated[int, "of the estimate: tokens that a server's KV cache holds, of all sequences"] = 0,
+    kv_tokens: Annotated[int, "with --model: tokens in a server's KV cache, over all sequences"] = 0,
     plot: Annotated[
-        bool, "with --by time: draw it in the terminal (table format only); -o FILE.svg draws it, too", Effect.DRAWS
+        bool, "with --by time: draw it in the terminal (table format only); -o FILE.svg also draws it", Effect.DRAWS
     ] = False,
 ) -> Result:
     if plot and by != "time":

@@ -175,8 +175,8 @@ def _need_counts(utilizations: Sequence[Utilization]) -> None:
     what = "no op of the window has FLOPs that can be counted" if shaped else "no shapes of torch ops were recorded"
     raise CannotAnswer(
         f"{what}, so the FLOPs cannot be counted",
-        f"{capture_with('shapes')}; declare the model: --model NAME --tokens N --sequence S; or give what Nsight "
-        "Compute measured of the same program, too",
+        f"{capture_with('shapes')}; declare the model: --model NAME --tokens N --sequence S; or also give what "
+        "Nsight Compute measured of the same program",
     )
 
 

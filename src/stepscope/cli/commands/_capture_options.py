@@ -35,8 +35,7 @@ class Mesh(NamedTuple):
     world: Annotated[int | None, "Ranks in total; by default as many as the axes need."] = None
     model: Annotated[
         str | None,
-        "Shape of a model: a preset (llama-3.1-8b; a name that is not known lists all), a TOML file, or "
-        "layers=32,width=4096,…",
+        "Shape of a model: a preset (llama-3.1-8b; an unknown name lists all), a TOML file, or layers=32,width=4096,…",
         Shell(metavar="NAME|FILE"),
     ] = None
     layers: Annotated[int | None, "Layers; by default the model's."] = None
@@ -75,7 +74,7 @@ def backends(text: str) -> tuple[str, ...]:
 
 Wants = Annotated[
     tuple[str, ...],
-    f"What to record beyond the usual: {', '.join(WANTS)}.",
+    f"What else to record: {', '.join(WANTS)}.",
     Shell(flags=("--with",), metavar="WHAT,..."),
 ]
 

@@ -3,7 +3,7 @@
 Nothing is adjusted silently: what does not fit is an error with the numbers and the alternatives, exit status 2. Sizes
 come from a model of the events of a step; expect a factor of two either way. With --model the plan says how much
 memory a rank needs, as `stepscope memory --model` estimates it. With --preset it plans the run that `capture run
---preset` makes. Inside of a SLURM job, what the allocation cannot hold is refused, as `capture run` does.
+--preset` makes. Inside a SLURM job, what the allocation cannot hold is refused, as `capture run` does.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ _MORE_IN_FLIGHT = {"dualpipev": 1}
 def _plan(
     *,
     asked: Mesh,
-    precision: Annotated[Literal["bf16", "autocast", "mixed"], "For the memory."] = "bf16",
-    zero: Annotated[int | None, "ZeRO stage, for the memory; fsdp is 3.", Shell(between=(0, 3))] = None,
-    recompute: Annotated[bool, "Layers keep only their input, for the memory."] = False,
+    precision: Annotated[Literal["bf16", "autocast", "mixed"], "Precision of the memory estimate."] = "bf16",
+    zero: Annotated[int | None, "ZeRO stage of the memory estimate; 3 for fsdp.", Shell(between=(0, 3))] = None,
+    recompute: Annotated[bool, "For the memory estimate: layers keep only their input."] = False,
     preset: Annotated[Literal["pithtrain"] | None, "Plan the run of this preset of `capture run`."] = None,
     backend: Annotated[Literal["nsys", "torch"], "Profiler."] = "nsys",
     format: AnyFormat = None,

@@ -40,21 +40,21 @@ class Recording(NamedTuple):
 
     every: Annotated[
         int,
-        "Record --steps again every N steps of the run, as long as --max-size lasts for all; 0: once.",
+        "Record --steps again every N steps of the run, as far as all fit into --max-size; 0: only once.",
         Shell(metavar="N"),
     ] = 0
     per: Annotated[Literal["node", "rank"], "One nsys report for each."] = "node"
     ranges: Annotated[
         str,
-        "Ranges in programs that mark none: data, forward, backward, optimizer; modules too; or none.",
+        "Ranges for programs that mark none: data, forward, backward and optimizer (phases), modules as well, or none.",
         Shell(metavar=RANGES),
     ] = "phases"
     wants: Wants = ()
-    nsys_args: Annotated[str | None, "Further options of nsys profile.", Shell(metavar="OPTIONS")] = None
-    torch_args: Annotated[str | None, "Further keywords of torch.profiler.profile.", Shell(metavar="NAME,...")] = None
+    nsys_args: Annotated[str | None, "Additional options for nsys profile.", Shell(metavar="OPTIONS")] = None
+    torch_args: Annotated[str | None, "Additional keywords for torch.profiler.", Shell(metavar="NAME,...")] = None
     trace: Annotated[str | None, "What nsys traces; by default cuda,nvtx.", Shell(metavar="LIST")] = None
     grace: Annotated[str, "How long the command may keep running after the capture.", Shell(metavar="TIME")] = "120s"
-    need_time: Annotated[str, "Time that one run needs (SLURM).", Shell(metavar="TIME")] = "10m"
+    need_time: Annotated[str, "Time that one run needs, of the SLURM allocation.", Shell(metavar="TIME")] = "10m"
     tags: Annotated[
         tuple[str, ...], "Name the experiment; may be repeated.", Shell(flags=("--tag",), metavar="KEY=VALUE")
     ] = ()
@@ -195,7 +195,7 @@ def _run(
     if for_gate is not None:
         mesh = mesh._replace(steps=_steps_for_gate(for_gate, baseline))
     elif baseline is not None:
-        raise BadInput("--baseline says the noise for --for-gate", "give --for-gate PERCENT, the limit, too")
+        raise BadInput("--baseline gives the noise for --for-gate", "also give the limit: --for-gate PERCENT")
     spec, made = _spec(command, launch, recording, mesh, preset)
     axes = {axis: getattr(mesh, axis) for axis in world.SAID}
     asked = world.Asked(axes, mesh.dp, mesh.world, mesh.nodes if by_user("nodes") else None)

@@ -14,7 +14,7 @@ from stepscope.errors import BadInput
 from stepscope.model.option import Shell
 
 Base = Annotated[tuple[str, ...], "", Shell(metavar="BASE... --to NEW...", required=False)]
-To = Annotated[tuple[str, ...], "The other side: all that follows, up to an option.", Shell(metavar="NEW...")]
+To = Annotated[tuple[str, ...], "The other side: all arguments up to the next option.", Shell(metavar="NEW...")]
 
 
 class ToTheEnd(click.Command):
@@ -76,7 +76,7 @@ class Steps(NamedTuple):
     warmup: Annotated[int, "Leave out this many steps at the beginning.", Shell(metavar="N")] = 0
     runs: Annotated[
         Literal["auto", "one", "folder", "file"],
-        "How the files of a side make runs; auto: by the ranks that they hold.",
+        "How the files of each side are grouped into runs; auto: by the ranks that they hold.",
     ] = "auto"
     rank: RankNumbers = None
 

@@ -38,7 +38,7 @@ def _compare(
     margin: Annotated[
         float, "Say `no difference` only where a change beyond this would have been seen.", Shell(metavar="PERCENT")
     ] = 3.0,
-    gate: Annotated[bool, "Exit 1 where the step is over 2 % slower, or that cannot be told (see `gate`)."] = False,
+    gate: Annotated[bool, "Exit 1 if the step is over 2 % slower, or if that cannot be decided (see `gate`)."] = False,
     steps: Steps,
     workers: Workers,
     reading: Reading,

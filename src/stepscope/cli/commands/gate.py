@@ -3,8 +3,8 @@
 `gate PROFILE --save NAME` keeps PROFILE as a baseline, in .stepscope/baselines/NAME.json, which is to be committed;
 `gate PROFILE --baseline NAME` compares PROFILE with it; `gate BASE --to NEW` compares two profiles.
 
-A limit is growth that is allowed, in percent of the base's step: `--limit step=2` (the default), `--limit
-comm_exposed=1`, `--limit stage:stage2_f=0.5`, `--limit family:gemm=1`; of the pace, in percent of itself: `--limit
+A limit is the growth allowed, in percent of the base's step: `--limit step=2` (the default), `--limit
+comm_exposed=1`, `--limit stage:stage2_f=0.5`, `--limit family:gemm=1`; for the pace, in percent of itself: `--limit
 mean=2`, `--limit p99=5`; or a TOML file with a table [limits]. What cannot be decided (too few steps, too much noise,
 another job) fails too, unless --allow-inconclusive.
 """
@@ -43,7 +43,7 @@ def _gate(
     base: Annotated[tuple[str, ...], "", Shell(metavar="PROFILE... [--to NEW...]", required=False)],
     *,
     to: To = (),
-    baseline: Annotated[str | None, "The base, as it was saved.", Shell(metavar="NAME|FILE")] = None,
+    baseline: Annotated[str | None, "The saved baseline to compare with.", Shell(metavar="NAME|FILE")] = None,
     save: Annotated[str | None, "Save PROFILE as a baseline, and compare nothing.", Shell(metavar="NAME|FILE")] = None,
     limit: Annotated[
         tuple[str, ...], "Growth allowed; may be repeated. Default: step=2.", Shell(metavar="WHAT=PERCENT")
@@ -52,7 +52,7 @@ def _gate(
     allow_inconclusive: Annotated[bool, "Do not fail where nothing can be decided."] = False,
     markdown: Annotated[Path | None, "A summary for a pull request.", Shell(metavar="FILE")] = None,
     github: Annotated[
-        bool, "In GitHub Actions: a summary on the job's page, and an annotation per check that did not pass."
+        bool, "For GitHub Actions: a summary on the job's page, and an annotation for each check that did not pass."
     ] = False,
     junit: Annotated[Path | None, "The checks as JUnit XML.", Shell(metavar="FILE")] = None,
     steps: Steps,

@@ -1,10 +1,10 @@
 """A server for agents: the same questions as tools of the Model Context Protocol (MCP).
 
 An agent starts it, and talks to it over standard input and output, once it is told to: `claude mcp add stepscope --
-stepscope mcp --root traces`. With --http it waits for agents at an address of this machine instead, and lets in who
-sends the token that it prints. Its tools are stepscope_open, _list, _describe, _run (every analysis), _diff, _hang and
-_sql. They read files below the folders given with --root and nothing else, and write nothing but stepscope's cache.
-docs/agents.md has the settings of other agents, and what each tool answers. It needs the extra `agent`; if it is
+stepscope mcp --root traces`. With --http it waits for agents at an address of this machine instead, and answers only
+those that send the token that it prints. Its tools are stepscope_open, _list, _describe, _run (every analysis), _diff,
+_hang and _sql. They read files below the folders given with --root and nothing else, and write nothing but stepscope's
+cache. docs/agents.md has the settings of other agents, and what each tool answers. It needs the extra `agent`; if it is
 missing, the command says how to install it.
 """
 
@@ -52,7 +52,7 @@ def _mcp(
     from stepscope.agent.stdio import ending_on_signals
 
     if not http and (host != _HOST or port):
-        raise BadInput("--host and --port are for a server over HTTP", "give --http, too")
+        raise BadInput("--host and --port are for a server over HTTP", "also give --http")
     made = server(Roots(root), nsys=nsys, taxonomy=taxonomy, labels=labels, jobs=None)
     settle()
     if http:

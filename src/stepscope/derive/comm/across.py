@@ -30,7 +30,9 @@ from stepscope.model.units import about
 #: Sets of ranks that a note spells out.
 _MOST_SETS = 8
 
-Align = Annotated[Literal["auto", "none"], "auto: hosts' clocks from the ends of collectives; none: as recorded"]
+Align = Annotated[
+    Literal["auto", "none"], "clocks of several hosts: auto aligns them by the ends of collectives, none does not"
+]
 
 
 class Across(Struct, dict=True):

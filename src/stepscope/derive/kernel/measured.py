@@ -82,7 +82,7 @@ def need_measured(profile: Profile) -> None:
         raise CannotAnswer(
             "no kernel of this profile was measured by Nsight Compute",
             "`stepscope capture ncu --from PROFILE -- COMMAND` measures those that take the time; then give its "
-            "report, too",
+            "report along with the profile",
         )
 
 

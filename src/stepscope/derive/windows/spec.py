@@ -33,7 +33,10 @@ class WindowSpec:
 
     def __post_init__(self) -> None:
         if (self.start is None) != (self.end is None):
-            raise BadInput("--start and --end go together", "give both, as 100ms from the capture's beginning")
+            raise BadInput(
+                "--start and --end go together",
+                "give both, as in --start 100ms --end 200ms",
+            )
         if self.start is not None and self.end is not None and self.start >= self.end:
             raise BadInput(f"--start {self.start} is not before --end {self.end}", "give a window of positive length")
         by_range = self.anchor is not None or self.period or self.match or self.unit is not None

@@ -132,7 +132,7 @@ def detect(case: Case) -> list[Finding]:
     inside = _longest_range(host, spans) if named else None
     op = None if inside else op_that_fills(host, spans)
     doing = short_range(inside) if inside else op
-    most = f"most in `{doing}`" if doing else "before the copy of the next batch"
+    most = f"mostly in `{doing}`" if doing else "before the copy of the next batch"
     idle, figures, command = lost_by(case, host, *LATE, claim=max(lost[worst], saved))
     in_mpi = 0 if named else _in_mpi(host, spans)
     by_mpi = case.material(in_mpi)
@@ -146,7 +146,7 @@ def detect(case: Case) -> list[Finding]:
             saved,
             sure(case) if named else "likely",
             f"the host of rank {worst} takes {about(spans.length())} of the step to provide it ({most}); "
-            f"the GPU idles for {about(lost[worst])} of that time, and for {idle} in all",
+            f"the GPU idles for {about(lost[worst])} of that time; in all, it idles for {idle}",
             _hint(case, op, by_mpi=by_mpi),
             command,
             ranks=ranks,

@@ -100,8 +100,8 @@ def detect(case: Case) -> list[Finding]:
             title("exposed-copies", what=what),
             saved,
             "certain",
-            f"copies of rank {worst} are exposed for {about(lost[worst])} of the step, most of them {first['n']:,} "
-            f"{what} ({about(first['ns'])} in all{rate})",
+            f"copies of rank {worst} are exposed for {about(lost[worst])} of the step, mostly {first['n']:,} "
+            f"{what if first['n'] != 1 else what.replace('copies', 'copy', 1)} ({about(first['ns'])} in all{rate})",
             advice,
             ("breakdown", ""),
             ranks=ranks,

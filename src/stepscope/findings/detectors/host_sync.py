@@ -207,7 +207,7 @@ def _finding(case: Case, costly: _Costly) -> Finding:
         costly.saved,
         sure(case),
         f"the host of rank {worst} spends {about(host.length(calls[worst]))} of the step in these calls"
-        f"{f', most in {inside}' if inside else ''}{behind}; the GPU idles for {idle}",
+        f"{f', mostly in {inside}' if inside else ''}{behind}; the GPU idles for {idle}",
         advice,
         command,
         ranks=ranks,

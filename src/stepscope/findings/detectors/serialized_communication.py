@@ -194,9 +194,9 @@ def _shown(case: Case, too_early: dict[int, Serialized]) -> list[Finding]:
             title("serialized-communication/shown", name=name, issued=issued),
             can_hide.of(case.credit(ID, at_most=sum(ns for ns, _, _, _ in measured.values()))),
             sure(case),
-            f"{several(per_step, 'communication')} per step on {who}: {'; '.join(how)}; {about(longest)} of them "
-            f"per step are not overlapped with compute; on rank {worst} {about(total[figure])} of all communication "
-            f"are {beside}{can_hide.words}",
+            f"{several(per_step, 'communication')} per step on {who}: {'; '.join(how)}; {about(longest)} of that "
+            f"per step is not overlapped with compute; on rank {worst}, {about(total[figure])} of all communication "
+            f"is {beside}{can_hide.words}",
             advice(
                 "serialized-communication/shown", more="; give it a stream of its own (async_op=True)" if inline else ""
             ),

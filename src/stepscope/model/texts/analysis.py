@@ -5,7 +5,10 @@ What stands in braces is filled in by whoever notes it. Another text under the s
 
 #: Context, or what was inferred.
 INFO: dict[str, str] = {
-    "backward-by-thread": "no native frames: what has no Python frame is taken as allocated by autograd's threads",
+    "backward-by-thread": (
+        "no native frames were recorded: blocks without a Python frame are assumed to be allocated by autograd's "
+        "threads"
+    ),
     "clocks-aligned": (
         "clocks of {files} files aligned by the ends of collectives{shared}: residual p50 {p50}, p95 {p95}; "
         "differences below that are not significant"

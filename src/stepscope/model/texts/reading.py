@@ -53,6 +53,6 @@ LOSS: dict[str, str] = {
     "unmerged-log": "{name} holds changes that were never merged into the file: not read",
     "values-unknown": "{table}: {lost} value{s} of {name} too large: treated as unknown",
     "values-unknown/column": "{table}.{column}: {count} value{more} not of its type: treated as unknown",
-    "values-unknown/counts": "{counts} more than the GPU does in the kernel's time: treated as unknown",
+    "values-unknown/counts": "{counts} more than the GPU can do in the kernel's time: treated as unknown",
     "values-unknown/value": "{table}: {count} value{s} of {column} cannot be ({example}): treated as unknown",
 }

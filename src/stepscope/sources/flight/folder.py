@@ -113,7 +113,7 @@ def _ranked(dumps: list[Path]) -> list[tuple[int, Path]]:
         rank = rank_of(path)
         if rank is None:
             raise BadInput(
-                f"{path}: its name does not say which rank it is of", "end it in the rank, as in trace_rank_3"
+                f"{path}: its name does not say which rank wrote it", "end its name with the rank, as in trace_rank_3"
             )
         key = rank, path.name[: path.name.rindex(str(rank))].rstrip("0")
         if key in ranked:
