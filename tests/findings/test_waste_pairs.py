@@ -79,8 +79,7 @@ def test_attention_is_named_on_a_gpu_that_nobody_knows(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("tool", new.TOOLS)
-@pytest.mark.parametrize(("program", "fault"), new.twins())
+@pytest.mark.parametrize(("program", "fault", "tool"), new.twins())
 def test_a_healthy_program_has_no_large_finding_of_this_kind(
     program: str, fault: str, tool: str, tmp_path: Path
 ) -> None:

@@ -127,10 +127,10 @@ def answers_of_catalogue(jobs: int) -> list[new.Answer]:
 def answers_of_new(jobs: int) -> list[new.Answer]:
     spawn = multiprocessing.get_context("spawn")
     with TemporaryDirectory() as name, ProcessPoolExecutor(jobs, mp_context=spawn) as pool:
-        asked = [pool.submit(new.planted, row, tool, Path(name)) for row in new.table() for tool in new.TOOLS]
+        asked = [pool.submit(new.planted, row, tool, Path(name)) for row in new.table() for tool in row["tools"]]
         of_others = new.table("captured")
         asked += [pool.submit(new.captured, row, tool, Path(name)) for row in of_others for tool in row["tools"]]
-        asked += [pool.submit(new.healthy, *twin, tool, Path(name)) for twin in new.twins() for tool in new.TOOLS]
+        asked += [pool.submit(new.healthy, *twin, Path(name)) for twin in new.twins()]
         return [future.result() for future in asked]
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import gzip
 import io
 import lzma
+import re
 import sys
 import tarfile
 import tempfile
@@ -31,6 +32,8 @@ def packed(source: Path, out: Path) -> int:
         with tarfile.open(source) as archive:
             archive.extractall(folder, filter="data")
         (folder / "log.txt").unlink(missing_ok=True)
+        if program == "ranks_trainer":
+            _without_some_ranks(folder, fault)
         for path in sorted(folder.rglob("*")):
             if path.is_file():
                 _scrubbed(path, light)
@@ -45,6 +48,15 @@ def packed(source: Path, out: Path) -> int:
                 info.size = len(data)
                 archive.addfile(info, io.BytesIO(data))
     return target.stat().st_size
+
+
+def _without_some_ranks(folder: Path, fault: str) -> None:
+    """Traces of torch.profiler of all ranks would be some MB: two are kept, one of them that with the fault."""
+    own = re.search(r"-on-rank-(\d+)$", fault)
+    kept = {0, int(own[1]) if own and own[1] != "0" else 1}
+    for path in folder.glob("rank*.pt.trace.json.gz"):
+        if int(path.name.removeprefix("rank").partition(".")[0]) not in kept:
+            path.unlink()
 
 
 def _scrubbed(path: Path, light: bool) -> None:
