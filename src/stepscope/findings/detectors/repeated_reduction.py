@@ -169,10 +169,10 @@ def _alike(names: I64, start: I64) -> bool:
 
     Nothing is added up in the first micro-batch: it may launch less than the others, but nothing that they do not.
     """
-    counts = [np.bincount(names[a:b], minlength=int(names.max()) + 1) for a, b in pairwise(start.tolist())]
-    if len(counts) < 2:
+    first, *later = (np.bincount(names[a:b], minlength=int(names.max()) + 1) for a, b in pairwise(start.tolist()))
+    if not later:
         return True
-    first, second, *others = counts
+    second, *others = later
     few, most = ROUNDS_DIFFER.share * first.sum(), ROUNDS_ADD.share * first.sum()
     return (
         all(np.abs(other - second).sum() <= few for other in others)
