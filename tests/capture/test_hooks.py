@@ -207,7 +207,7 @@ import runpy, torch
 runpy.run_path({program!r})
 engine = torch.autograd.Variable._execution_engine
 import torch.utils.data.dataloader as d
-print(type(engine).__module__, d._BaseDataLoaderIter.__next__.__module__)
+print(type(engine).__module__, d._BaseDataLoaderIter.__next__.__module__, d.DataLoader.__iter__.__module__)
 import sys
 optim = sys.modules["torch.optim.optimizer"]
 print(len(optim._global_optimizer_pre_hooks), len(optim._global_optimizer_post_hooks))
@@ -220,7 +220,8 @@ def test_what_tells_steps_apart_is_all_that_stays_after_the_capture(hooked, tmp_
     """Autograd's engine stays watched, so that steps are timed to the end; all else is as it was."""
     program = AFTER.format(program=str(PROGRAMS / "accumulation.py"))
     done = hooked.run("-c", program, cwd=tmp_path)
-    put_back = ["stepscope.hooks.ranges torch.utils.data.dataloader", "0 0", "True"]
+    loader = "torch.utils.data.dataloader"
+    put_back = [f"stepscope.hooks.ranges {loader} {loader}", "0 0", "True"]
     assert done.stdout.splitlines()[-3:] == put_back, done.stderr
 
 

@@ -113,6 +113,8 @@ def planted(row: dict[str, Any], tool: str, folder: Path) -> Answer:
         said = tuple(s for s in said if s.id not in row["ids"] or s.ranks == ranks)
     with_ms, without_ms = statistics.fmean(row["with_ms"]), statistics.fmean(row["without_ms"])
     truth, ids = with_ms - without_ms, tuple(row["ids"])
+    if "once_in" in row:  # per step of what was captured, not of what was timed
+        truth *= len(row["host_ms"]) / row["once_in"]
     had = 0
     if row.get("beyond_twin"):  # the promise for the difference is the difference of promises
         had = sum(s.ns for s in healthy(row["program"], row["twin"], tool, folder).said if s.id in ids)

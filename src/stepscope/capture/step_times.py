@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from math import sqrt
-from statistics import fmean, median, stdev
+from statistics import fmean, median, median_low, stdev
 from typing import Any
 
 from stepscope.model.program import ProgramSteps
 
 #: Steps that settle: first uses, and memory that is taken for the first time.
 SETTLING = 2
+#: Beyond so many recorded steps a span before them held a checkpoint, or tried algorithms out.
+_MORE = 1.5
 
 
 def unprofiled(content: Mapping[str, Any]) -> float | None:
@@ -31,7 +33,9 @@ def unprofiled_times(content: Mapping[str, Any]) -> list[float]:
     """
     if apart := content["captured"].get("unprofiled_step_ns"):
         return list(map(float, apart))
-    return _spans(content, profiled=False) or _settled(content)
+    if between := _spans(content, profiled=False):
+        return _alone(content) if _holds_more(between, _spans(content, profiled=True)) else between
+    return _settled(content)
 
 
 def unprofiled_host(content: Mapping[str, Any]) -> float | None:
@@ -39,6 +43,18 @@ def unprofiled_host(content: Mapping[str, Any]) -> float | None:
     end; None where too few are left."""
     steps = _settled(content)
     return float(median(steps)) if steps else None
+
+
+def _alone(content: Mapping[str, Any]) -> list[float]:
+    """Steps that count, each as the host saw it, without those that held something else."""
+    known = program_steps(content)
+    lengths = sorted(ns for ns, counts in zip(known.lengths_ns, known.counted, strict=True) if counts) if known else []
+    return [ns for ns in lengths if ns <= _MORE * median_low(lengths)]
+
+
+def _holds_more(between: Sequence[float], under: Sequence[float]) -> bool:
+    """Whether steps before recording were so long that they held something else: no profiler makes steps shorter."""
+    return bool(under) and median(between) > _MORE * median(under)
 
 
 def profiled(content: Mapping[str, Any]) -> float | None:
@@ -78,16 +94,20 @@ def program_steps(content: Mapping[str, Any]) -> ProgramSteps | None:
     A step counts unless it settles, was recorded, or is beside a recording: torch.profiler warms up in the step before,
     and in the one after the GPU begins with nothing to do.
     """
-    lengths = list(map(_periods, *_by_rank(content)))
+    times, began = _by_rank(content)
+    hooked = bool(content["captured"].get("hooks"))
+    if hooked:  # a step begins where the last one ended: the gaps are the hooks' own work
+        began = [None] * len(times)
+    lengths = list(map(_periods, times, began))
     if not lengths or not lengths[0]:
         return None
     count = min(map(len, lengths))
     mean = [fmean(each) for each in zip(*(of[:count] for of in lengths), strict=True)]
-    recorded = [any(each) for each in zip(*([p for _, p in of[:count]] for of in _by_rank(content)[0]), strict=True)]
+    recorded = [any(each) for each in zip(*([p for _, p in of[:count]] for of in times), strict=True)]
     before = (*recorded[1:], False) if _warms_up(content) else (False,) * count
     beside = [a or b or c for a, b, c in zip(recorded, before, (False, *recorded), strict=False)]
     counted = [k >= SETTLING and not beside[k] for k in range(count)]
-    return ProgramSteps(mean, recorded, counted)
+    return ProgramSteps(mean, recorded, counted, untimed=int(hooked))  # hooks begin with the first optimizer's step
 
 
 def _by_rank(content: Mapping[str, Any]) -> tuple[list[list[tuple[int, bool]]], list[list[int] | None]]:

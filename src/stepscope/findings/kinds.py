@@ -29,7 +29,8 @@ def over_kinds(usual: list[Finding], others: Others) -> list[Finding]:
     for key in keys:
         same = [[f for f in found if (f.id, f.ranks) == key] for found in of_kinds]
         gains = [sum(f.recoverable_ns for f in found) for found in same]
-        beyond += sum(share * max(0, gain - gains[0]) for share, gain in zip(shares[1:], gains[1:], strict=True))
+        if not any(f.bound for found in same for f in found):  # one upper bound takes nothing from another
+            beyond += sum(share * max(0, gain - gains[0]) for share, gain in zip(shares[1:], gains[1:], strict=True))
         merged.append(_merged(same, shares))
     return [*merged, *(replace(f, recoverable_ns=_rest(f, beyond)) if f.id == _KINDS else f for f in of_run)]
 

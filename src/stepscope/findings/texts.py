@@ -14,6 +14,9 @@ TITLES: dict[str, str] = {
     "compute-imbalance/ranks": "{ranks} compute more than others that do the same work{how}",
     "compute-imbalance/stages": "pipeline stage {worst} has {amount:.0f} % more compute than the average stage",
     "drift": "every step takes {slope_ns} longer than the one before: {change_ns} over {steps} steps",
+    "drift/compute": (
+        "in every step the GPU computes for {slope_ns} longer than in the one before: {change_ns} over {steps} steps"
+    ),
     "expert-imbalance": "{who} {more:.2f} times as many tokens as the rest of the expert group",
     "experts-one-by-one": "experts run one at a time: {kernels} in loops over them (on rank {rank})",
     "exposed-communication": "{share:.0f} % of the time in {what} is exposed",

@@ -170,9 +170,22 @@ class Ranges:
                 ranges.pop()
 
         iterator.__next__ = watched
+        loader = loaders.DataLoader
+        begin = loader.__iter__
+
+        def begun(self: Any) -> Any:
+            """An epoch begins: workers are started, or told to begin anew."""
+            ranges.push("data")
+            try:
+                return begin(self)
+            finally:
+                ranges.pop()
+
+        loader.__iter__ = begun
 
         def put_back() -> None:
             iterator.__next__ = plain
+            loader.__iter__ = begin
 
         self._others.append(put_back)
 

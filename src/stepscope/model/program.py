@@ -13,3 +13,5 @@ class ProgramSteps(Struct, frozen=True):
     recorded: list[bool]
     #: which say how long a step takes without one
     counted: list[bool]
+    #: steps before the first of these
+    untimed: int = 0

@@ -116,7 +116,7 @@ def kinds_of(lengths: F64, number: I64, work: I64 | None = None) -> Kinds:
     n = len(lengths)
     work = np.zeros(n, np.int64) if work is None else work
     base = np.sort(_groups(lengths, work)[0])
-    drift = _drift(number[base], lengths[base])
+    drift = drift_of(number[base], lengths[base])
     level = lengths
     if drift is not None:
         level = lengths - drift.slope_ns * (number - np.median(number[base]))
@@ -245,8 +245,11 @@ def _alike(a: F64, b: F64, same_work: bool) -> bool:
     return apart <= max(_NOISE_OF_WORK.value * noise_of(wider), _LEAST_OF_WORK.share * float(np.median(wider)))
 
 
-def _drift(at: I64, lengths: F64) -> Drift | None:
-    """The trend of steps of one kind: Theil and Sen's slope, where Kendall's test finds one."""
+def drift_of(at: I64, lengths: F64, step: float | None = None) -> Drift | None:
+    """The trend of steps of one kind: Theil and Sen's slope, where Kendall's test finds one.
+
+    Of a part of the steps, a trend is what is a share of the whole `step`.
+    """
     n = len(at)
     if n < _FEWEST_TREND.count:
         return None
@@ -256,15 +259,21 @@ def _drift(at: I64, lengths: F64) -> Drift | None:
     slope = float(np.median(rise / run))
     change = slope * float(at[-1] - at[0])
     rest = lengths - slope * (at - np.median(at))
-    if abs(score) / sqrt(n * (n - 1) * (2 * n + 5) / 18 * _persistence(rest)) < _TREND.value:
+    if abs(score) / sqrt(n * (n - 1) * (2 * n + 5) / 18 * _persistence(rest, float(np.median(lengths)))) < _TREND.value:
         return None
-    if abs(change) < max(3.0 * noise_of(rest), least_share(n) * float(np.median(lengths))):
+    if abs(change) < max(3.0 * noise_of(rest), least_share(n) * (step or float(np.median(lengths)))):
         return None
     return Drift(slope, change)
 
 
-def _persistence(rest: F64) -> float:
-    """By how much steps that resemble their neighbours, trend or not, widen the spread of Kendall's score."""
+def _persistence(rest: F64, level: float) -> float:
+    """By how much steps that resemble their neighbours, trend or not, widen the spread of Kendall's score.
+
+    What is less than the least noise is none, whatever it resembles.
+    """
+    rest = rest - np.median(rest)
+    if np.abs(rest).max() <= noise_of(rest + level):
+        return 1.0
     spread = 3.0 * noise_of(rest - rest.min() + 1.0)
     off = np.clip(rest - np.median(rest), -spread, spread)  # a spike does not count by its length
     like = float((off[1:] * off[:-1]).sum() / max(float((off**2).sum()), 1e-9))

@@ -24,5 +24,5 @@ def detect(case: Case) -> list[Finding]:
             "period is the number of workers, they are too slow: more of them, or less work for each batch",
         )
         for e in case.episodes
-        if e.cause == "input" and (e.every or e.between)
+        if e.cause == "input" and (e.every or e.between or e.why.anew)
     ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.episode import each, episode_finding, when
 from stepscope.findings.finding import Finding
+from stepscope.findings.run.episodes import Episode
 
 ID = "evaluation"
 
@@ -19,7 +20,7 @@ def detect(case: Case) -> list[Finding]:
             case,
             e,
             ID,
-            f"{'logging' if e.cause == 'logging' else 'an evaluation'} takes {each(e)} {when(e)}",
+            f"{_what(e)} takes {each(e)} {when(e)}",
             "log less often, from another thread, and without reading values from the GPU"
             if e.cause == "logging"
             else "evaluate less often or on fewer batches, under torch.inference_mode() and in larger batches; read "
@@ -28,3 +29,9 @@ def detect(case: Case) -> list[Finding]:
         for e in case.episodes
         if e.cause in ("evaluation", "logging")
     ]
+
+
+def _what(e: Episode) -> str:
+    if e.cause == "logging":
+        return "logging"
+    return "an evaluation" if e.why.recorded else "an evaluation or sampling"

@@ -62,7 +62,7 @@ _OF_A_LOG = (
 
 def detect(case: Case) -> list[Finding]:
     chosen = [e for e in case.episodes if e.cause in _CAUSES and not warms_up(e)]
-    return [_finding(case, e) for e in chosen if not (e.cause == "input" and (e.every or e.between))]
+    return [_finding(case, e) for e in chosen if not (e.cause == "input" and (e.every or e.between or e.why.anew))]
 
 
 def _finding(case: Case, e: Episode) -> Finding:

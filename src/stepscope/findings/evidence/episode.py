@@ -40,7 +40,7 @@ def when(e: Episode) -> str:
 
 def each(e: Episode) -> str:
     """How long one of them is, in the mean."""
-    return about(float(e.excess.mean()))
+    return about(e.each_ns)
 
 
 def where(e: Episode) -> str:
@@ -83,9 +83,10 @@ def episode_finding(case: Case, e: Episode, ident: str, title: str, advice: str,
 
 def _often(e: Episode) -> str:
     """What recurs counts by its period, whatever the capture has of it: 120 ms every fourth step are 30 ms per step."""
+    plain = "" if e.plain == 1.0 else f" without the profiler, under which it takes {1.0 / e.plain:.1f} times as long"
     if e.every:
-        return f"every {e.every} steps: {about(e.per_step_ns)} per step"
-    return f"{about(e.per_step_ns)} per step on average"
+        return f"every {e.every} steps: {about(e.per_step_ns)} per step{plain}"
+    return f"{about(e.per_step_ns)} per step on average{plain}"
 
 
 def _count(e: Episode) -> str:

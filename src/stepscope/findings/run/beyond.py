@@ -47,10 +47,18 @@ _NOT_RUN = Threshold(
 )
 _ONLY_HERE = Threshold(
     25.0,
-    "% of the excess",
-    "kernels that run in no other step: algorithms are tried, code is warmed up",
+    "% of the compute beyond the usual step's",
+    "of what it computes more, by kernels that run in no other step: algorithms are tried, code is warmed up",
     ("tests/findings/test_run_findings.py",),
 )
+_SEEN = Threshold(
+    5.0,
+    "% of the usual step's compute",
+    "less than that is tried out nowhere: a metric or a norm has kernels of its own, too",
+    ("tests/findings/test_run_findings.py",),
+)
+#: Ranges of torch ops, and those around steps: what is in them is in question.
+_SAYS_NOTHING = rf"{TORCH_OP}|^(ProfilerStep|step ?)#"
 #: What ranges around such things are called.
 _NAMES: tuple[tuple[Cause, str], ...] = (
     ("gc", GARBAGE),
@@ -71,6 +79,8 @@ class Beyond(Struct, frozen=True):
     extra: dict[str, int]
     #: the range that takes most of it
     range: str | None = None
+    #: a loader is started anew in it: an epoch ends
+    anew: bool = False
 
     @property
     def excess_ns(self) -> int:
@@ -87,21 +97,18 @@ def beyond(long: Inside, usual: Inside, elsewhere: frozenset[int], step: Inside 
     excess = sum(extra.values())
     least = _MOST.share * excess
     text = _range(long, usual, least)
+    anew = _loader_begins(long, usual)
     if text is not None and (named := _named(text)) is not None:
-        return Beyond(named, True, extra, text)
+        return Beyond(named, True, extra, text, anew)
     cause, recorded = _recorded(long, usual, extra, least) or _inferred(long, usual, extra, least, elsewhere, step)
-    return Beyond(cause, recorded, extra, text)
+    return Beyond(cause, recorded, extra, text, anew)
 
 
 def _range(long: Inside, usual: Inside, least: float) -> str | None:
     """The range that takes most of the excess, one that says what it is before others."""
     more = {text: ns - usual.ranges.get(text, 0) for text, ns in long.ranges.items()}
-    enough = {text: ns for text, ns in more.items() if ns >= least and not _of_torch(text)}
+    enough = {text: ns for text, ns in more.items() if ns >= least and not _matches(text, _SAYS_NOTHING)}
     return max(enough, key=lambda text: (_named(text) is not None, enough[text], text), default=None)
-
-
-def _of_torch(text: str) -> bool:
-    return bool(_matches(text, TORCH_OP))
 
 
 def _named(text: str) -> Cause | None:
@@ -132,11 +139,12 @@ def _inferred(
     elsewhere: frozenset[int],
     step: Inside | None,
 ) -> tuple[Cause, bool]:
-    only_here = long.kernels.filter(~pl.col("name").is_in(list(elsewhere)))
-    if only_here.height >= _TENSORS.count and float(only_here["ns"].sum()) >= _ONLY_HERE.share * 2 * least:
+    beside = step or usual
+    if _tries_out(long, beside, elsewhere, extra):
         return "trial", False
-    if extra.get("compute", 0) >= least:
-        return _more_compute(long, step or usual, step is not None), False
+    computing = extra.get("compute", 0)
+    if computing >= least or (computing > 0 and computing + _issuing(long, beside, extra) >= least):
+        return _more_compute(long, beside, step is not None), False
     copies, size = (a - b for a, b in zip(long.to_host, usual.to_host, strict=True))
     if copies >= _TENSORS.count and size >= _CHECKPOINT_BYTES.count:
         return "checkpoint", False
@@ -144,9 +152,34 @@ def _inferred(
         return "communication", True
     if extra.get("waiting for the GPU", 0) >= least:
         return "sync", True
-    if extra.get("other host work", 0) >= least and not _names_input(usual) and _ends_with_input(long):
+    late = not _names_input(usual) and _ends_with_input(long)
+    if extra.get("other host work", 0) >= least and (late or _loader_begins(long, usual)):
         return "input", False
     return "host", False
+
+
+def _tries_out(long: Inside, usual: Inside, elsewhere: frozenset[int], extra: dict[str, int]) -> bool:
+    """Whether many kernels run that no other step has; the host may take far longer than they, to build them."""
+    only_here = long.kernels.filter(~pl.col("name").is_in(list(elsewhere)))
+    more = max(extra.get("compute", 0), 0.0)
+    if only_here.height < _TENSORS.count or not more:
+        return False
+    alone = float(only_here["ns"].sum())
+    return alone >= _ONLY_HERE.share * more and alone >= _SEEN.share * float(usual.kernels["ns"].sum())
+
+
+def _issuing(long: Inside, usual: Inside, extra: dict[str, int]) -> float:
+    """Of the time in which the GPU idles more, what the host takes to launch more than in a usual step."""
+    launches, more = (sum(of.launches.values()) for of in (usual, long))
+    pace = usual.host.length() / max(launches, 1)
+    idle = sum(max(extra.get(what, 0), 0) for what in ("other host work", "other CUDA calls", "queued work"))
+    return min(float(idle), max(more - launches, 0) * pace)
+
+
+def _loader_begins(long: Inside, usual: Inside) -> bool:
+    """Whether a loader ends and is started anew: it is asked once more than usual, and for that, or a thread pins."""
+    asked = long.entered(INPUT_RANGE) - usual.entered(INPUT_RANGE)
+    return asked in (1, 2) or (long.threads_begun > 0 and not usual.threads_begun)
 
 
 def _more_compute(long: Inside, usual: Inside, apart: bool) -> Cause:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from stepscope.derive.rank.data import RankData
 from stepscope.derive.run.account import RankRun
@@ -18,6 +19,7 @@ from stepscope.derive.run.kinds import Kind, period_of
 from stepscope.derive.windows.periods import periods
 from stepscope.findings.run.beyond import Beyond, Cause, beyond
 from stepscope.findings.run.inside import Inside, inside_between, inside_step, nothing
+from stepscope.findings.run.outside import outside
 from stepscope.intervals.arrays import F64, I64
 from stepscope.model.profile import Profile
 from stepscope.model.threshold import Threshold
@@ -70,6 +72,8 @@ class Episode(Struct, frozen=True):
     of_one_rank: bool = False
     #: steps of a kind of their own, by its name; None for spikes and what lies between
     kind: str | None = None
+    #: what is left of its cost without the profiler, as far as the program's other steps tell
+    plain: float = 1.0
 
     @property
     def cause(self) -> Cause:
@@ -78,7 +82,12 @@ class Episode(Struct, frozen=True):
     @property
     def per_step_ns(self) -> float:
         """The mean per step over the run. What recurs counts by its period: a capture begins anywhere in it."""
-        return float(self.excess.mean()) / self.every if self.every else float(self.excess.sum()) / self.steps
+        return self.each_ns / self.every if self.every else float(self.excess.sum()) * self.plain / self.steps
+
+    @property
+    def each_ns(self) -> float:
+        """How long one of them is, in the mean, without the profiler."""
+        return float(self.excess.mean()) * self.plain
 
     @property
     def first(self) -> bool:
@@ -105,7 +114,8 @@ def _episodes_of(profile: Profile) -> list[Episode]:
     if run.kinds is None or len(run.label) < 2:
         return []
     single = [*_kinds(run), *_spikes(run), *_between(run)]
-    return sorted(_together(run, single), key=lambda e: -e.per_step_ns)
+    told = (_of_program(profile, run, e) for e in _together(run, single))
+    return sorted(told, key=lambda e: -e.per_step_ns)
 
 
 def mean_step(profile: Profile) -> float | None:
@@ -281,6 +291,14 @@ def _together(run: Run, single: list[Episode]) -> Iterator[Episode]:
             all(e.of_one_rank and e.rank == shown.rank for e in group),
             shown.kind if len(group) == 1 else None,
         )
+
+
+def _of_program(profile: Profile, run: Run, e: Episode) -> Episode:
+    """With what the program's other steps tell of it."""
+    if e.between:
+        return e
+    known = outside(profile, run, e.rows, e.every)
+    return replace(e, every=known.every, plain=known.plain)
 
 
 def names_elsewhere(data: RankData, k: int) -> frozenset[int]:

@@ -55,10 +55,18 @@ class Inside(Struct, frozen=True, dict=True):
     @cached_property
     def ranges(self) -> dict[str, int]:
         """Time in ranges of the program by their text, numbers left out; not those around all of the stretch."""
+        return dict(zip(self._ranges["text"], self._ranges["ns"], strict=True))
+
+    def entered(self, pattern: str) -> int:
+        """How many ranges with such a text begin in it."""
+        return int(self._ranges.filter(pl.col("text").str.contains(pattern))["begun"].sum())
+
+    @cached_property
+    def _ranges(self) -> pl.DataFrame:
         frame = self.data.anchor_ranges()
         both = self._both
         if not frame.height or not len(both):
-            return {}
+            return pl.DataFrame(schema={"text": pl.String, "ns": pl.Int64, "begun": pl.Int64})
         lo, hi = int(both.start[0]), int(both.end[-1])
         frame = frame.filter((pl.col("start_ns") < hi) & (pl.col("end_ns") > lo))
         begin, end = self.marked
@@ -67,9 +75,11 @@ class Inside(Struct, frozen=True, dict=True):
             {
                 "text": frame["text"].str.replace_all(r"\d+", "#"),
                 "ns": np.minimum(frame["end_ns"].to_numpy(), hi) - np.maximum(frame["start_ns"].to_numpy(), lo),
+                "begun": self.host.contains(frame["start_ns"].to_numpy()),
             }
         ).filter(pl.Series(~around))
-        return dict(table.group_by("text").agg(pl.col("ns").sum()).sort("ns", "text").iter_rows())
+        sums = table.group_by("text").agg(pl.col("ns").sum(), pl.col("begun").sum().cast(pl.Int64))
+        return sums.sort("ns", "text")
 
     @cached_property
     def to_host(self) -> tuple[int, int]:
@@ -97,6 +107,12 @@ class Inside(Struct, frozen=True, dict=True):
             rows = rows & self.data.profile.names_with(pattern)[host["name"].to_numpy()]
         start, end = (host[c].to_numpy()[rows] for c in ("start_ns", "end_ns"))
         return intersect(union(start, end), self._both).length()
+
+    @property
+    def threads_begun(self) -> int:
+        """Threads that call CUDA for the first time in it, and launch nothing: those that pin a loader's batches."""
+        first = self.data.once(_helpers)
+        return int(self._both.contains(first).sum()) if len(self._both) else 0
 
     @property
     def writing(self) -> int:
@@ -148,6 +164,16 @@ def periods_begin(r: RankRun, k: int) -> int:
     steps = periods(r.data)
     assert steps is not None, "only asked of steps"
     return int(steps.cpu[k])
+
+
+def _helpers(data: RankData) -> I64:
+    """When threads that launch nothing first call CUDA."""
+    calls = data.calls.select("tid", "start_ns")
+    launch = data.launch[data.launch != NONE]
+    launching = calls["tid"].gather(np.unique(launch)).unique()
+    others = calls.filter(~pl.col("tid").is_in(launching.implode()))
+    first: I64 = others.group_by("tid").agg(pl.col("start_ns").min())["start_ns"].sort().to_numpy().astype(np.int64)
+    return first
 
 
 def nothing(data: RankData) -> Inside:
