@@ -12,10 +12,8 @@ from math import sqrt
 from statistics import fmean, median, median_low, stdev
 from typing import Any
 
-from stepscope.model.program import ProgramSteps
+from stepscope.model.program import SETTLING, ProgramSteps
 
-#: Steps that settle: first uses, and memory that is taken for the first time.
-SETTLING = 2
 #: Beyond so many recorded steps a span before them held a checkpoint, or tried algorithms out.
 _MORE = 1.5
 
@@ -106,7 +104,7 @@ def program_steps(content: Mapping[str, Any]) -> ProgramSteps | None:
     recorded = [any(each) for each in zip(*([p for _, p in of[:count]] for of in times), strict=True)]
     before = (*recorded[1:], False) if _warms_up(content) else (False,) * count
     beside = [a or b or c for a, b, c in zip(recorded, before, (False, *recorded), strict=False)]
-    counted = [k >= SETTLING and not beside[k] for k in range(count)]
+    counted = [k >= SETTLING.count and not beside[k] for k in range(count)]
     return ProgramSteps(mean, recorded, counted, untimed=int(hooked))  # hooks begin with the first optimizer's step
 
 
@@ -132,7 +130,7 @@ def _warms_up(content: Mapping[str, Any]) -> bool:
 
 def _settled(content: Mapping[str, Any]) -> list[float]:
     """Steps before recording began, but for the first and that in which the profiler warms up."""
-    steps = _before(content)[SETTLING:]
+    steps = _before(content)[SETTLING.count :]
     return steps[:-1] if _warms_up(content) else steps
 
 

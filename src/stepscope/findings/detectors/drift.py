@@ -9,6 +9,7 @@ more. Why is looked for in what the last steps hold that the first do not.
 from __future__ import annotations
 
 from stepscope.derive.run.job import run_of
+from stepscope.derive.run.kinds import Drift
 from stepscope.findings.case import Case
 from stepscope.findings.finding import Finding, Place
 from stepscope.findings.growth import first_and_last
@@ -56,11 +57,10 @@ def detect(case: Case) -> list[Finding]:
     steps = int(run.number[-1] - run.number[0]) + 1
     before = grows.before if grows is not None and most == "compute" else 0
     since = f"; the program had made {several(before, 'step')} before, which grew as well" if before else ""
-    words = "drift/compute" if hidden else "drift"
     return [
         Finding(
             ID,
-            title(words, slope_ns=about(drift.slope_ns), change_ns=about(drift.change_ns), steps=steps),
+            _title(drift, steps, hidden),
             round(drift.slope_ns * before + drift.change_ns / 2),
             "certain" if why.recorded else "likely",
             f"`{short_range(last)}` takes {about(hi - lo)} on rank {rank.data.rank}, `{short_range(first)}` "
@@ -75,3 +75,10 @@ def detect(case: Case) -> list[Finding]:
             bound=hidden,
         )
     ]
+
+
+def _title(drift: Drift, steps: int, hidden: bool) -> str:
+    slope, change = about(drift.slope_ns), about(drift.change_ns)
+    if hidden:
+        return title("drift/compute", slope_ns=slope, change_ns=change, steps=steps)
+    return title("drift", slope_ns=slope, change_ns=change, steps=steps)

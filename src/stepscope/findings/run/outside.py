@@ -1,7 +1,7 @@
 """Episodes of a run in the steps of the program that were timed and not recorded (semantics §18).
 
 `capture run` times every step on the host, under the profiler and without. What is seen once or twice in the capture
-and at other steps of the program has a period that the capture alone does not tell; and how much longer its steps are
+and at other steps of the program has a period that the capture alone does not say; and how much longer its steps are
 without the profiler says what of its cost is the profiler's.
 """
 
@@ -15,19 +15,20 @@ from stepscope.derive.run.job import Run
 from stepscope.derive.run.kinds import period_of
 from stepscope.intervals.arrays import F64, I64, Mask
 from stepscope.model.profile import Profile
+from stepscope.model.program import SETTLING
 from stepscope.model.threshold import Threshold
 
 _LIKE = Threshold(
     50.0,
     "% of the recorded excess",
     "an unrecorded step that is longer by so much has the same in it",
-    ("tests/findings/test_outside.py",),
+    ("tests/findings/test_whole_program.py",),
 )
 _FEWEST = Threshold(
     3,
     "steps of the program",
     "with fewer, a period may be chance",
-    ("tests/findings/test_outside.py",),
+    ("tests/findings/test_whole_program.py",),
 )
 _WORST = Threshold(
     3.0,
@@ -35,8 +36,6 @@ _WORST = Threshold(
     "no profiler slows a step more than that: what is beyond is not the same",
     ("tests/data/pairs",),
 )
-#: The first steps of a program settle.
-_SETTLING = 2
 
 
 class Outside(NamedTuple):
@@ -95,7 +94,7 @@ def _typical(program: _Program, some: Mask, without: I64) -> float:
 
 def _period(program: _Program, here: I64, least: float) -> int | None:
     """After how many steps these and unrecorded ones that are as long recur."""
-    numbers = np.arange(_SETTLING, len(program.lengths))
+    numbers = np.arange(SETTLING.count, len(program.lengths))
     longer = numbers[(program.lengths[numbers] >= least) & ~program.recorded[numbers]]
     return period_of(np.union1d(here, longer), numbers, int(_FEWEST.value)) if len(longer) else None
 
@@ -104,7 +103,7 @@ def _plain(program: _Program, here: I64, every: int, beyond: float) -> float:
     """Of its cost, what is left without the profiler. The first time is not like the others: files are made, memory is
     taken, workers start."""
     numbers = np.arange(len(program.lengths))
-    turns = numbers[(numbers % every == here[0] % every) & (numbers >= _SETTLING)]
+    turns = numbers[(numbers % every == here[0] % every) & (numbers >= SETTLING.count)]
     plain = turns[1:][program.counted[turns[1:]]]
     if not len(plain):
         return 1.0
