@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -78,6 +80,18 @@ def test_enclosing(items: list[Interval], moments: list[tuple[int, int]]) -> Non
     group, at = (np.array([m[k] for m in moments], dtype=np.int64) for k in range(2))
     expected = [brute_enclosing(items, g, t) for g, t in moments]
     assert build(items).enclosing(group, at).tolist() == expected
+
+
+@given(intervals(), st.randoms(use_true_random=False))
+def test_enclosing_of_many_moments(items: list[Interval], random: Random) -> None:
+    """Many more moments than intervals are answered edge by edge, in whatever order they come."""
+    moments = [(g, at) for g in range(4) for at in range(-1, 24)] * 5
+    random.shuffle(moments)
+    group, at = (np.array(column, dtype=np.int64) for column in zip(*moments, strict=True))
+    expected = [brute_enclosing(items, *moment) for moment in moments]
+    assert build(items).enclosing(group, at).tolist() == expected
+    order = np.argsort(at, kind="stable")
+    assert build(items).enclosing(group[order], at[order]).tolist() == np.array(expected)[order].tolist()
 
 
 @given(intervals())

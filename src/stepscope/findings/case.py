@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import replace
 from functools import cached_property, reduce
 from inspect import signature
@@ -68,7 +68,7 @@ class Case:
         self.spec = settled(self.profile, spec)
         if self._unasked and self.spec.label is not None:
             self.spec = self._of_step(representative(self.profile, self.spec.label))
-        self._answers: dict[tuple[Callable[..., Result], str], Result | CannotAnswer] = {}
+        self._answers: dict[Hashable, Result | CannotAnswer] = {}
         self._before: dict[tuple[str, str], Change] = {}
         self._memo = Memo()
 
@@ -198,8 +198,13 @@ class Case:
     def ask(self, analysis: Callable[..., Result], **options: Any) -> Result:
         """The answer of an analysis, for the window of the case where it has one. Asked once."""
         key = (analysis, repr(sorted(options.items())))
+        return self._asked(self.profile, key, analysis, options)
+
+    def _asked(
+        self, profile: Profile, key: Hashable, analysis: Callable[..., Result], options: dict[str, Any]
+    ) -> Result:
         if key not in self._answers:
-            asked: list[Any] = [self.profile]
+            asked: list[Any] = [profile]
             if "window" in signature(analysis).parameters:
                 asked.append(options.pop("window", self.spec))
             try:
@@ -210,6 +215,17 @@ class Case:
         if isinstance(answer, CannotAnswer):
             raise answer
         return answer
+
+    def ask_of(self, rank: int, analysis: Callable[..., Result], **options: Any) -> Result:
+        """The same where only the rows of one rank are wanted, which must not depend on others: it alone is asked."""
+        spec = options.get("window", self.spec)
+        # Which window it is must not be for all ranks to say.
+        if spec.match or spec.unit == "chunk" or (spec.label is None and spec.index == "median" and not spec.whole):
+            return self.ask(analysis, **options)
+        key = (analysis, repr(sorted(options.items())))
+        if key in self._answers:  # of all of them
+            return self.ask(analysis, **options)
+        return self._asked(self.profile.view([rank]), (*key, rank), analysis, options)
 
     def once(self, function: Callable[[Case], T]) -> T:
         """`function(case)`, computed when first asked for: what several detectors need."""

@@ -16,11 +16,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stepscope.intervals.arrays import I64, NONE, Mask, in_order, places
+from stepscope.intervals import distinct
+from stepscope.intervals.arrays import I64, NONE, Mask, by_place, in_order, places
 from stepscope.intervals.last_above import Maxima
 
 #: So many ancestors are climbed one by one, which is fastest for what programs do; a stack of a million is not climbed.
 _CLIMBS = 64
+#: Of so many times as many moments as intervals, those between two edges are answered together.
+_MANY = 4
 #: Moments of so many groups are looked for one group after the other.
 _FEW_GROUPS = 16
 
@@ -49,11 +52,24 @@ class Nesting:
         bounds = np.flatnonzero(np.r_[True, groups[1:] != groups[:-1], True])
         begun = np.full(len(at), NONE, dtype=np.int64)  # place in `order` of the last that started
         least = np.zeros(len(at), dtype=np.int64)  # place of the first of the group
-        for first, last, mine in _moments_of(group, groups[bounds[:-1]], bounds):
+        for first, last, mine, many in _moments_of(group, groups[bounds[:-1]], bounds):
+            if many > _MANY * (last - first):  # between two edges the answer is the same for all
+                edges = distinct(starts[first:last], self.end[self.order[first:last]])
+                latest = first + places(starts[first:last], edges) - 1
+                within = self._open_at(latest, np.full(len(edges), first), edges)
+                found[mine] = by_place(np.r_[NONE, within], edges, at[mine])
+                continue
             latest = places(starts[first:last], at[mine]) - 1  # of those that started
             begun[mine] = np.where(latest >= 0, first + np.maximum(latest, 0), NONE)
             least[mine] = first
-        live = np.flatnonzero(begun != NONE)
+        asked = np.flatnonzero(begun != NONE)
+        found[asked] = self._open_at(begun[asked], least[asked], at[asked])
+        return found
+
+    def _open_at(self, begun: I64, least: I64, at: I64) -> I64:
+        """The same where it is known which interval started last by each moment, as a place, and where groups begin."""
+        found = np.full(len(at), NONE, dtype=np.int64)
+        live = np.arange(len(at))
         found[live] = self.order[begun[live]]
         for _ in range(_CLIMBS):  # to the first ancestor still open
             live = live[self.end[found[live]] <= at[live]]
@@ -66,18 +82,20 @@ class Nesting:
         return found
 
 
-def _moments_of(group: I64, groups: I64, bounds: I64) -> Iterator[tuple[int, int, I64]]:
-    """Of each group: its first and last interval, and which moments are of it."""
+def _moments_of(group: I64, groups: I64, bounds: I64) -> Iterator[tuple[int, int, I64 | slice, int]]:
+    """Of each group: its first and last interval, and which moments are of it, and how many."""
     spans = zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)
     if len(groups) <= _FEW_GROUPS:  # a look at all moments for each is cheaper than a sort
-        yield from ((first, last, np.flatnonzero(group == g)) for (first, last), g in zip(spans, groups, strict=True))
+        for (first, last), g in zip(spans, groups, strict=True):
+            rows = np.flatnonzero(group == g)
+            yield first, last, slice(None) if len(rows) == len(group) else rows, len(rows)
         return
     order = np.argsort(group, kind="stable")
     sorted_ = group[order]
     begin, end = (np.searchsorted(sorted_, groups, side=side) for side in ("left", "right"))
     for (first, last), lo, hi in zip(spans, begin.tolist(), end.tolist(), strict=True):
         if lo < hi:
-            yield first, last, order[lo:hi]
+            yield first, last, order[lo:hi], hi - lo
 
 
 def depths(parent: I64) -> I64:

@@ -29,7 +29,7 @@ from stepscope.derive.windows.choosing import windows
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.derive.windows.window import Window, Windows
 from stepscope.intervals import Spans, covered, union
-from stepscope.intervals.arrays import NONE, Mask
+from stepscope.intervals.arrays import NONE, Mask, numbered
 from stepscope.model.demangle import demangled
 from stepscope.model.kernel_names import short_names
 from stepscope.model.profile import Profile
@@ -190,9 +190,9 @@ def _names(profile: Profile, data: RankData, span: Window, full: bool) -> pl.Dat
             "ns": np.add.reduceat(data.end[ops] - data.start[ops], first) if len(first) else first,
         }
     )
-    ids, at = np.unique(each["id"].to_numpy(), return_inverse=True)
+    ids, at = numbered(each["id"].to_numpy())
     text = profile.names.gather(ids)
-    text = (demangled(text) if full else short_names(text)).gather(at.reshape(-1))
+    text = (demangled(text) if full else short_names(text)).gather(at)
     wait = pl.col("start") - pl.col("returned")
     shown = pl.when("graph").then(pl.lit(GRAPH)).otherwise(text)
     return (

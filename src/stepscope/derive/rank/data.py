@@ -13,7 +13,7 @@ import polars as pl
 from stepscope import progress
 from stepscope.derive.rank.ranges import RankRanges
 from stepscope.intervals import Spans, union
-from stepscope.intervals.arrays import I64, NONE, Mask
+from stepscope.intervals.arrays import I32, I64, NONE, Mask
 from stepscope.model.columns import ROLE
 from stepscope.model.profile import Profile
 
@@ -172,13 +172,19 @@ class RankData(RankRanges):
     def enclosing(self, ops: I64) -> I64:
         """Row of the range that encloses the launch of each op, NONE where there is none (semantics §3)."""
         if "_every_enclosing" in self.__dict__ or 2 * len(ops) > len(self.start):
-            return self._every_enclosing[ops]
+            return self._every_enclosing[ops].astype(np.int64)
         return self._enclosing(ops)
 
     @cached_property
-    def _every_enclosing(self) -> I64:
+    def _every_enclosing(self) -> I32:
         """The same of all ops: worked out where a question asks about most of them, since others will."""
-        return self._enclosing(np.arange(len(self.start)))
+        found = np.full(len(self.start), NONE, dtype=np.int32)
+        ops, at = self.by_launch  # in time order: moments are looked up in one go, not one by one
+        found[ops] = self.range_at(self.calls["tid"].to_numpy()[self.launch[ops]].astype(np.int64), at)
+        if self.unlinked:
+            loose = np.flatnonzero(self.launch == NONE)
+            found[loose] = self._enclosing(loose)
+        return found
 
     def _enclosing(self, ops: I64) -> I64:
         linked = self.launch[ops] != NONE

@@ -17,14 +17,21 @@ def callers(data: RankData, ops: I64) -> pl.DataFrame:
     """One row per op."""
     return pl.DataFrame(
         [
-            by_text(launching(data).names(ops), lambda t: t.str.replace(r"^.*evaluate_function: ", "")).alias(
-                "torch_op"
-            ),
+            _torch_ops(data, ops),
             modules(data, ops),
             _occupancy(data, ops),
             _lines(data, ops),
         ]
     )
+
+
+def _torch_ops(data: RankData, ops: I64) -> pl.Series:
+    """The innermost torch op around each launch."""
+    known = launching(data)
+    if not len(known.torch):
+        return pl.repeat(None, len(ops), dtype=pl.String, eager=True).alias("torch_op")
+    shortened = by_text(known.names(ops), lambda t: t.str.replace(r"^.*evaluate_function: ", ""))
+    return shortened.alias("torch_op")
 
 
 def _lines(data: RankData, ops: I64) -> pl.Series:

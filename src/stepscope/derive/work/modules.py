@@ -19,7 +19,7 @@ from stepscope.derive.pytorch.passes import Passes
 from stepscope.derive.rank.data import RankData
 from stepscope.derive.work.launches import launching
 from stepscope.derive.work.phases import PASS_RANGES
-from stepscope.intervals.arrays import I64, NONE, Mask
+from stepscope.intervals.arrays import I64, NONE, Mask, numbered
 from stepscope.model.nesting import Nesting, climb, nest
 from stepscope.model.range_names import TORCH_OP
 
@@ -37,20 +37,35 @@ _NUMBERS = r"(^|[._ \[])\d+\b|_\d+$"
 
 def modules(data: RankData, ops: I64) -> pl.Series:
     """The module of each op; null where nothing tells."""
+    if not (data.launch[ops] != NONE).any():
+        return pl.repeat(None, len(ops), dtype=pl.String, eager=True).alias("module")
+    noted = noted_at_capture(data)
+    module_of = _by_launch(data, ops)
+    if noted is not None:
+        by_node = by_text(noted["module"].gather(ops), _shortened)
+        module_of = pl.select(pl.coalesce(by_node, module_of)).to_series()
+    return module_of.alias("module")
+
+
+def _shortened(texts: pl.Series) -> pl.Series:
+    return texts.str.replace_all(_NUMBERS, "${1}*").str.strip_chars("*_")
+
+
+def _by_launch(data: RankData, ops: I64) -> pl.Series:
+    """By where and when each op was launched, and its forward op."""
+    torch, frames = launching(data).torch, data.once(_frames)
+    if frames is None and not (len(torch) and torch.backward.any()):
+        return _by_ranges(data, data.enclosing(ops))  # which others have asked for, or will
     tid = np.full(len(ops), NONE, np.int64)
     at = data.launched_at[ops].copy()
     linked = data.launch[ops] != NONE
-    if not linked.any():
-        return pl.repeat(None, len(ops), dtype=pl.String, eager=True).alias("module")
-    noted = noted_at_capture(data)
     tid[linked] = data.calls["tid"].cast(pl.Int64).to_numpy()[data.launch[ops[linked]]]
     tid, at = _of_forward(data, tid, at)
-    module_of = _by_frames(data, tid, at)
-    if module_of is None:
-        module_of = _by_ranges(data, tid, at)
-    if noted is not None:
-        module_of = pl.select(pl.coalesce(noted["module"].gather(ops), module_of)).to_series()
-    return by_text(module_of, lambda t: t.str.replace_all(_NUMBERS, "${1}*").str.strip_chars("*_")).alias("module")
+    if frames is None:
+        return _by_ranges(data, data.range_at(tid, at))
+    names, nesting = frames
+    row = nesting.enclosing(tid, at)
+    return by_text(names.gather(pl.Series(row).replace(NONE, None)), _shortened)
 
 
 def by_text(texts: pl.Series, shortened: Callable[[pl.Series], pl.Series]) -> pl.Series:
@@ -75,16 +90,6 @@ def _passes(data: RankData) -> Passes:
     return Passes(launching(data).torch)
 
 
-def _by_frames(data: RankData, tid: I64, at: I64) -> pl.Series | None:
-    """By frames of modules; None where the trace has none."""
-    frames = data.once(_frames)
-    if frames is None:
-        return None
-    names, nesting = frames
-    row = nesting.enclosing(tid, at)
-    return names.gather(pl.Series(row).replace(NONE, None))
-
-
 def _frames(data: RankData) -> tuple[pl.Series, Nesting] | None:
     if not data.profile.has("host"):
         return None
@@ -99,11 +104,19 @@ def _frames(data: RankData) -> tuple[pl.Series, Nesting] | None:
     return data.profile.names.gather(host["name"]).str.extract(MODULE), nest(tid, start, end)
 
 
-def _by_ranges(data: RankData, tid: I64, at: I64) -> pl.Series:
+def _by_ranges(data: RankData, within: I64) -> pl.Series:
+    """By the ranges around launches: texts of the few ranges there are, not of the many ops."""
     if data.ranges.height == 0:
-        return pl.repeat(None, len(tid), dtype=pl.String, eager=True)
-    named = data.once(_module_ranges)
-    return data.text_of(climb(data.range_at(tid, at), named, data.parents))
+        return pl.repeat(None, len(within), dtype=pl.String, eager=True)
+    return data.once(_of_ranges).gather(np.where(within == NONE, data.ranges.height, within))
+
+
+def _of_ranges(data: RankData) -> pl.Series:
+    """The module of each range, and null for what is in none."""
+    rows = climb(np.arange(data.ranges.height), data.once(_module_ranges), data.parents)
+    names, of = numbered(data.ranges["name"].to_numpy()[np.maximum(rows, 0)])
+    texts = pl.concat([_shortened(data.profile.names.gather(names)), pl.Series([None], dtype=pl.String)])
+    return texts.gather(np.append(np.where(rows == NONE, len(names), of), len(names)))
 
 
 def _module_ranges(data: RankData) -> Mask:

@@ -13,6 +13,7 @@ from stepscope.analyses.collectives import collectives
 from stepscope.analyses.kernels import kernels
 from stepscope.analyses.overlap import overlap
 from stepscope.derive.host.idle_causes import CAUSES
+from stepscope.derive.kernel.matching import joined
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import Host
@@ -63,7 +64,9 @@ def waiting(case: Case) -> tuple[str, int]:
 
 def kernel(case: Case, rank: int, name: str) -> dict[str, Any]:
     """The row of `kernels` that a short name has on a rank."""
-    table = _of_rank(case.ask(kernels), rank).filter(pl.col("name") == name)
+    # What was measured apart is matched over all ranks; all else that a row says is of its rank.
+    answer = case.ask(kernels) if joined(case.profile) else case.ask_of(rank, kernels)
+    table = _of_rank(answer, rank).filter(pl.col("name") == name)
     return table.sort("total_ns", descending=True).row(0, named=True)
 
 
@@ -75,7 +78,7 @@ def exposed_in(case: Case, by: str, rank: int, keys: Collection[str]) -> dict[st
 
 def communication(case: Case, rank: int) -> dict[str, Any]:
     """All communication of a rank's step, as the summary of `overlap` has it."""
-    totals = case.ask(overlap, window=_asked_for(case)).summary["total"]
+    totals = case.ask_of(rank, overlap, window=_asked_for(case)).summary["total"]
     return next(t for t in totals if t["rank"] == rank)
 
 
