@@ -130,6 +130,7 @@ def test_one_step_on_a_side_is_measured_by_its_own_ops_on_both(traces, tmp_path,
     [
         ([], 2, "nothing to compare with"),
         (["{a}"], 2, "name the new run after --to"),
+        (["before", "after"], 2, "compare before --to after"),
         (["--to", "{a}"], 2, "name the base before it"),
         (["{a}", "--to"], 2, "--to names no profile"),
         (["{a}", "--to", "--by", "stage"], 2, "--to names no profile"),

@@ -75,7 +75,8 @@ def diagnose(
     align: Align = "auto",
 ) -> Result:
     conditions = [_condition(text) for text in fail_on]
-    case = Case(profile, window, align)
+    with progress.phase("finding the steps"):
+        case = Case(profile, window, align)
     findings, skipped = look(case, only)
     above = [f for f in findings if f.warns and f.id not in only]
     listed = [f for f in findings if f not in above]

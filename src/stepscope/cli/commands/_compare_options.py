@@ -47,7 +47,9 @@ def _spread(args: list[str]) -> list[str]:
 def sides_of(base: tuple[str, ...], to: tuple[str, ...]) -> tuple[list[str], list[str]]:
     """Both sides, neither empty."""
     if not to:
-        raise BadInput("nothing to compare with", "name the new run after --to: compare BASE --to NEW")
+        first, *others = base or ("BASE",)
+        new = others[-1] if len(others) == 1 else "NEW"
+        raise BadInput("nothing to compare with", f"name the new run after --to: compare {first} --to {new}")
     if not base:
         raise BadInput("--to took every profile", "name the base before it: compare BASE --to NEW")
     return list(base), list(to)
