@@ -219,8 +219,9 @@ class Case:
     def ask_of(self, rank: int, analysis: Callable[..., Result], **options: Any) -> Result:
         """The same where only the rows of one rank are wanted, which must not depend on others: it alone is asked."""
         spec = options.get("window", self.spec)
-        # Which window it is must not be for all ranks to say.
-        if spec.match or spec.unit == "chunk" or (spec.label is None and spec.index == "median" and not spec.whole):
+        # Which window it is must not be for all ranks to say; of the case's own choice they have said it.
+        chosen = spec is self.spec or spec.label is not None or spec.index != "median" or spec.whole
+        if spec.match or spec.unit == "chunk" or not chosen:
             return self.ask(analysis, **options)
         key = (analysis, repr(sorted(options.items())))
         if key in self._answers:  # of all of them
