@@ -26,12 +26,22 @@ def uses() -> Iterator[tuple[str, str, ast.Call]]:
 def test_every_text_is_used_and_filled_in() -> None:
     said: dict[str, set[str]] = {name: set() for name in TABLES}
     for where, table, call in uses():
-        (key,) = call.args
-        assert isinstance(key, ast.Constant) and key.value in TABLES[table], where
-        said[table].add(key.value)
-        asked = {name for _, name, _, _ in string.Formatter().parse(TABLES[table][key.value]) if name is not None}
+        keys = _keys(call, table)
+        assert keys, where
+        said[table] |= keys
+        asked = {name for key in keys for _, name, _, _ in string.Formatter().parse(TABLES[table][key]) if name}
         assert {word.arg for word in call.keywords} == asked, where
     assert said == {name: set(table) for name, table in TABLES.items()}
+
+
+def _keys(call: ast.Call, table: str) -> set[str]:
+    """The texts that a call may take: one, or all of a kind (`f"host-sync/{kind}"`)."""
+    (key,) = call.args
+    shown = key.values[0] if isinstance(key, ast.JoinedStr) else key
+    name = shown.value if isinstance(shown, ast.Constant) and isinstance(shown.value, str) else ""
+    if isinstance(key, ast.JoinedStr):
+        return {text for text in TABLES[table] if name.endswith("/") and text.startswith(name)}
+    return {name} & set(TABLES[table])
 
 
 def test_texts_are_of_detectors() -> None:

@@ -13,6 +13,9 @@ TITLES: dict[str, str] = {
     "clock-throttling": "the GPU of rank {worst} runs below its highest clock",
     "compute-imbalance/ranks": "{ranks} compute more than others that do the same work{how}",
     "compute-imbalance/stages": "pipeline stage {worst} has {amount:.0f} % more compute than the average stage",
+    "data-stall/files": "the GPU waits for files{where}",
+    "data-stall/input": "the GPU waits for input{where}",
+    "data-stall/mpi": "the GPU waits for data that the host exchanges over MPI{where}",
     "drift": "every step takes {slope_ns} longer than the one before: {change_ns} over {steps} steps",
     "drift/compute": (
         "in every step the GPU computes for {slope_ns} longer than in the one before: {change_ns} over {steps} steps"
@@ -22,7 +25,9 @@ TITLES: dict[str, str] = {
     "exposed-communication": "{share:.0f} % of the time in {what} is exposed",
     "exposed-copies": "{what} are not overlapped with compute",
     "gc-pause": "Python's garbage collector stops the host ({times} on rank {worst})",
+    "gil-contention": "the launching thread waits for the GIL ({times} on rank {worst})",
     "graph-breaks": "{what} in the step on rank {worst}",
+    "host-sync": "{calls} the host wait",
     "idle-device": "GPU {least} of rank {rank} idles while GPU {most} works",
     "in-order-communication": "{what} run on the compute stream, so that nothing overlaps them",
     "late-node/finding": "{who} {is_} {ns} late {at}",
@@ -47,7 +52,25 @@ TITLES: dict[str, str] = {
     "slow-link": "transfers {more} {who} take {slower:.1f} times as long as on similar links",
     "slow-loss": "the loss reads and writes the logits in {kernels} that it does not need (on rank {rank})",
     "slow-optimizer": "the optimizer is not fused: {kernels} where one fused step would do (on rank {rank})",
+    "straggler/more-work": "{who} {has} {took} more compute than {its} peers{how}",
+    "straggler/slow-gpu": "{who} compute{s} {whole:.2f} times as long as {its} peers",
     "tiny-kernels": "the same few {mean_ns} kernels are launched over and over ({kernels:,} repeats)",
+    "unexplained/alloc": "the GPU idles while memory is allocated",
+    "unexplained/api": "the GPU idles while the host is in other CUDA calls",
+    "unexplained/capture": "the GPU idles while a CUDA graph is captured",
+    "unexplained/captures": "the GPU idles while CUDA graphs are captured again",
+    "unexplained/communication": "exposed communication with no known cause",
+    "unexplained/copies": "exposed copies with no known cause",
+    "unexplained/gil": "the GPU idles while the launching thread waits for the GIL",
+    "unexplained/host": "the GPU idles while the host is late to launch",
+    "unexplained/launch": "the GPU idles during launch calls, which themselves take long",
+    "unexplained/load": "the GPU idles while code is loaded",
+    "unexplained/queue": "the GPU idles while launched work waits for an event, another rank or a copy",
+    "unexplained/shared": "the GPU idles while other ranks use it",
+    "unexplained/short": "the GPU idles between kernels that were already queued",
+    "unexplained/sync": "the GPU idles while the host waits for it",
+    "unexplained/tail": "the GPU idles once nothing more is launched",
+    "unexplained/unlinked": "the GPU idles where the trace does not say what launched the next op",
     "unfused-kernels": "{kernels} in chains that could each be one fused kernel (on rank {rank})",
     "unused-forward": "a forward pass runs without a backward pass ({kernels} on rank {rank})",
 }
@@ -70,6 +93,22 @@ ADVICE: dict[str, str] = {
         "move layers between stages (the first and the last also hold embedding and head), or split finer with "
         "virtual stages"
     ),
+    "data-stall/batches": (
+        "prefetch: more DataLoader workers, prefetch_factor, pin_memory with non_blocking copies; move decoding and "
+        "tokenizing out of the loop; check the file system that it reads from"
+    ),
+    "data-stall/mpi": (
+        "exchange it from GPU to GPU (NCCL, MPI that takes device pointers), or with MPI_Isend and MPI_Irecv while "
+        "the GPU works, in pinned memory; prepare the next arrays in another thread, or on the GPU"
+    ),
+    "data-stall/op": (
+        "`{op}` computes on the CPU: run it on the GPU (device='cuda'), or ahead, in a DataLoader's workers or "
+        "another thread, with pinned memory and non_blocking copies"
+    ),
+    "data-stall/other": (
+        "prepare it while the GPU works: another thread or process reads and writes ahead, with pinned memory and "
+        "asynchronous copies; check the file system that it reads from"
+    ),
     "drift": (
         "find what grows: lists that keep tensors or graphs (append(loss) instead of loss.item()), metrics over "
         "everything seen so far, sequence lengths, memory near its limit, clocks"
@@ -82,34 +121,84 @@ ADVICE: dict[str, str] = {
         "use a grouped GEMM: torch._grouped_mm or torchao's, grouped_gemm, MegaBlocks; transformers: "
         "experts_implementation='grouped_mm'; sort tokens by expert once, and leave the counts on the GPU"
     ),
+    "exposed-communication": "record all ranks, which tells who waits for whom; then: {then}",
+    "exposed-communication/dp": "reduce in buckets during the backward pass; prefetch the next layer's parameters",
+    "exposed-communication/dp_grads": (
+        "reduce in buckets during the backward pass (DDP's bucket_cap_mb, a smaller first bucket); reduce less often "
+        "(no_sync) or in half precision (a bf16 communication hook, FSDP's reduce_dtype)"
+    ),
+    "exposed-communication/dp_params": (
+        "gather the next layer's parameters while this one computes (FSDP's backward_prefetch and forward_prefetch), "
+        "and keep them where memory allows (reshard_after_forward=False)"
+    ),
+    "exposed-communication/ep_a2a": (
+        "run shared experts or half of the micro-batch beside it, or overlap forward with backward chunks"
+    ),
+    "exposed-communication/other": (
+        "give it a stream of its own, launch it before compute that does not need it, and wait where it is used"
+    ),
+    "exposed-communication/pp_p2p": (
+        "send and receive asynchronously, one micro-batch ahead; or interleave virtual stages"
+    ),
+    "exposed-copies/device": (
+        "avoid them: contiguous layouts, views instead of clones, in-place ops, buffers that are allocated once"
+    ),
+    "exposed-copies/memsets": "zero less: zero_grad(set_to_none=True), buffers that are written anyway",
+    "exposed-copies/peers": "copy on a stream of their own, before they are needed",
+    "exposed-copies/to-device": (
+        "keep on the GPU what every step needs; copy what must be offloaded ahead of time: the next layer's while "
+        "this one computes, from pinned memory, on a stream of its own"
+    ),
+    "exposed-copies/to-host": (
+        "copy on a stream of their own, to pinned memory with non_blocking=True, while the next layer computes"
+    ),
     "gc-pause": (
-        "gc.freeze() after set-up, gc.disable() in the loop and gc.collect() every N steps on all ranks at "
-        "once: ranks that collect at different times make each other wait"
+        "gc.freeze() after set-up, gc.disable() in the loop and gc.collect() every N steps on all ranks at once: "
+        "ranks that collect at different times make each other wait"
+    ),
+    "gil-contention": (
+        "worker processes instead of threads (num_workers), or work that releases the lock (NumPy, PyTorch, image "
+        "libraries); log and send metrics every N steps, from another process"
     ),
     "graph-breaks": (
         "run with TORCH_LOGS=graph_breaks,recompiles and give the log to `stepscope compile --log`; move prints, "
         ".item() and data-dependent branches out of the frame, mark sizes that change as dynamic{more}"
     ),
+    "host-sync/copy": "use the asynchronous calls on the stream that needs them, with pinned host memory",
+    "host-sync/device": "take them out of the loop: time with CUDA events, and let streams order the work",
+    "host-sync/event": "let the stream wait for the event (stream.wait_event), not the host",
+    "host-sync/item": (
+        "keep values on the GPU: accumulate in a tensor, print every N steps, torch.where instead of `if`, no boolean"
+        " indexing; or copy to pinned memory and read the value a step later"
+    ),
+    "host-sync/stream": (
+        "let the next stream wait for an event instead of the host; if the host needs a size from the GPU, use fixed "
+        "capacities, or read it a layer earlier"
+    ),
+    "host-sync/to-device": (
+        "pin the memory (DataLoader(pin_memory=True), tensor.pin_memory()) and copy with non_blocking=True"
+    ),
+    "host-sync/to-host": "copy to pinned memory with non_blocking=True, and wait for an event when the data is needed",
     "idle-device": (
         "split the work evenly: pipeline micro-batches over the devices (or tensor parallelism) instead of running "
         "layers one after the other; one process per GPU (DistributedDataParallel) instead of DataParallel"
     ),
     "in-order-communication": (
         "split the batch or the tokens in two, so that one half communicates while the other computes (async tensor "
-        "parallelism, two-batch overlap); fuse it with the GEMM before it; or communicate less (sequence "
-        "parallelism, lower precision, a smaller tensor-parallel group within one NVLink domain)"
+        "parallelism, two-batch overlap); fuse it with the GEMM before it; or communicate less (sequence parallelism,"
+        " lower precision, a smaller tensor-parallel group within one NVLink domain)"
     ),
     "late-node/finding": (
         "look at what that host does there: other processes and daemons, checkpointing or logging on that host only, "
         "a slow file system, CPU frequency, memory pressure"
     ),
     "late-node/late-from-the-start": (
-        "record two steps or more and see whether the ranks also start the second one apart; start the profiler on all "
-        "ranks together (`stepscope.annotate`)"
+        "record two steps or more and see whether the ranks also start the second one apart; start the profiler on "
+        "all ranks together (`stepscope.annotate`)"
     ),
     "late-node/unseen": (
-        "see what its host does before it communicates: start-up, loading, another process, a slower machine; "
-        "record from the same step on all ranks"
+        "see what its host does before it communicates: start-up, loading, another process, a slower machine; record "
+        "from the same step on all ranks"
     ),
     "launch-bound/of-all": (
         "{machine}launch fewer kernels: CUDA graphs, torch.compile(mode='reduce-overhead'), fused optimizers "
@@ -125,16 +214,22 @@ ADVICE: dict[str, str] = {
     ),
     "memory-layout": (
         "convolutions: model.to(memory_format=torch.channels_last), and the same for the inputs; elsewhere views "
-        "instead of .contiguous(), and ops that accept the existing layout (einsum, LayerNorm over the last dimension)"
+        "instead of .contiguous(), and ops that accept the existing layout (einsum, LayerNorm over the last "
+        "dimension)"
     ),
+    "module-loading/code": (
+        "profile later: let every kernel run once before the capture (more warm-up steps){eager}; if it recurs in "
+        "every step, something is compiled or loaded each time"
+    ),
+    "module-loading/graphs": "capture graphs once and replay them; keep shapes static",
     "odd-shapes": (
         "pad sizes to a multiple of 64, or at least 8 (half precision) or 4 (TF32): a vocabulary of 50304 instead of "
         "50257, and the same for widths and heads; transformers: model.resize_token_embeddings(n, "
         "pad_to_multiple_of=64)"
     ),
     "pace": (
-        "record such a step: `capture run --warmup {first} --steps 3`; checkpoints, evaluations and garbage collection "
-        "look like this"
+        "record such a step: `capture run --warmup {first} --steps 3`; checkpoints, evaluations and garbage "
+        "collection look like this"
     ),
     "pipeline-bubble": (
         "find the phase that it is in (`pipeline --by phase`) and the chunks it comes before (`--by chunk`): late "
@@ -172,28 +267,61 @@ ADVICE: dict[str, str] = {
         "multiplying or with torch.where instead of boolean indexing"
     ),
     "slow-link": (
-        "check that link: NIC and cable (link width, errors, congestion), {more}, NCCL's choice of network "
-        "interface (NCCL_DEBUG=INFO); or place ranks so that less traffic crosses it"
+        "check that link: NIC and cable (link width, errors, congestion), {more}, NCCL's choice of network interface "
+        "(NCCL_DEBUG=INFO); or place ranks so that less traffic crosses it"
     ),
     "slow-loss": (
         "F.cross_entropy(logits, labels, label_smoothing=…, ignore_index=-100) on the logits as they are: no "
         ".float(), and shift the labels, since a slice of the logits is copied; a loss fused with the last matmul or "
-        "computed in chunks (Liger's fused_linear_cross_entropy, torchtune's CEWithChunkedOutputLoss) moves the least "
-        "data"
+        "computed in chunks (Liger's fused_linear_cross_entropy, torchtune's CEWithChunkedOutputLoss) moves the least"
+        " data"
     ),
     "slow-optimizer": (
         "fused=True (Adam, AdamW, SGD, Adagrad: torch 2.0 and later), or at least foreach=True; "
         "clip_grad_norm_(foreach=True) instead of a loop over tensors; average weights (EMA) with "
         "torch._foreach_lerp_, every few steps"
     ),
+    "straggler/slow-gpu": (
+        "check that GPU: clocks, power cap, temperature, ECC, another process on it; swap it for a spare"
+    ),
     "tiny-kernels": (
         "fuse them: fused=True or foreach=True for the optimizer, one batched op instead of a loop over slices, "
         "torch.compile, CUDA graphs for the step; `kernels` shows which one is launched most often"
     ),
+    "unexplained/alloc": "keep memory in the caching allocator",
+    "unexplained/api": "see which calls take long (`stepscope idle`), and why in this step",
+    "unexplained/capture": "that is done once: profile later steps",
+    "unexplained/captures": (
+        "keep shapes and buffers as they are from step to step, so that a graph is captured once and only launched"
+    ),
+    "unexplained/communication": (
+        "see which rank comes last (`stepscope stragglers`) and how long transfers take without waiting (`stepscope "
+        "collectives`); give the traces of all ranks"
+    ),
+    "unexplained/copies": "see what copies (`stepscope timeline --by part`)",
+    "unexplained/gil": (
+        "find the thread that holds it (`stepscope source`, captured --with stacks); move its work to another process"
+    ),
+    "unexplained/host": "find out what the program does there: name it with ranges, or {with_samples}",
+    "unexplained/launch": (
+        "code is loaded by the first launch of a kernel: profile later steps, or set CUDA_MODULE_LOADING=EAGER"
+    ),
+    "unexplained/load": "profile later steps: code is loaded once",
+    "unexplained/queue": (
+        "see what ends right before it on other streams (`stepscope critical-path`), which rank comes last "
+        "(`stepscope stragglers`), and whether another process is on the GPU"
+    ),
+    "unexplained/shared": "give each rank a GPU of its own before judging idle time: they take turns on this one",
+    "unexplained/short": (
+        "fewer and larger kernels (fusing, torch.compile), or CUDA graphs, which shorten the gap between kernels"
+    ),
+    "unexplained/sync": "find the call that waits (`stepscope idle`), and avoid the wait",
+    "unexplained/tail": "see what the program does at the end of the step",
+    "unexplained/unlinked": "{again}",
     "unfused-kernels": (
         "torch.compile; or fused modules: F.layer_norm, F.rms_norm (torch 2.4), F.gelu, F.silu, F.group_norm instead "
-        "of writing out the formula; Liger kernels for transformers models "
-        "(apply_liger_kernel_to_…, use_liger_kernel=True)"
+        "of writing out the formula; Liger kernels for transformers models (apply_liger_kernel_to_…, "
+        "use_liger_kernel=True)"
     ),
     "unused-forward": (
         "for metrics use the outputs of the first pass (outputs.logits.detach()), or compute them every N steps, "

@@ -26,6 +26,7 @@ from stepscope.findings.evidence.hosts import Host, guilty, hosts, stage_of, sur
 from stepscope.findings.evidence.places import longest, places
 from stepscope.findings.evidence.shown import LATE, lost_by
 from stepscope.findings.finding import Finding
+from stepscope.findings.texts import advice, title
 from stepscope.intervals import Spans, intersect, join, union
 from stepscope.intervals.arrays import NONE
 from stepscope.model.range_names import short_range
@@ -136,13 +137,13 @@ def detect(case: Case) -> list[Finding]:
     idle, figures, command = lost_by(case, host, *LATE, claim=max(lost[worst], saved))
     in_mpi = 0 if named else _in_mpi(host, spans)
     by_mpi = case.material(in_mpi)
-    what = f"the GPU waits for {'files' if inside and re.search(_FILES, inside) else 'input'}"
+    what = "files" if inside and re.search(_FILES, inside) else "input"
     if by_mpi:
-        what, most = "the GPU waits for data that the host exchanges over MPI", f"{about(in_mpi)} of it in MPI calls"
+        what, most = "mpi", f"{about(in_mpi)} of it in MPI calls"
     return [
         Finding(
             ID,
-            what + ("" if len(ranks) == len(case.ranks) else f" on rank {worst}"),
+            title(f"data-stall/{what}", where="" if len(ranks) == len(case.ranks) else f" on rank {worst}"),
             saved,
             sure(case) if named else "likely",
             f"the host of rank {worst} takes {about(spans.length())} of the step to provide it ({most}); "
@@ -167,24 +168,12 @@ def _in_mpi(host: Host, spans: Spans) -> int:
 def _hint(case: Case, op: str | None, *, by_mpi: bool) -> str:
     """What to do: a program that does not train on batches has no loader to give workers to."""
     if by_mpi:
-        return (
-            "exchange it from GPU to GPU (NCCL, MPI that takes device pointers), or with MPI_Isend and MPI_Irecv while "
-            "the GPU works, in pinned memory; prepare the next arrays in another thread, or on the GPU"
-        )
+        return advice("data-stall/mpi")
     if op is not None:
-        return (
-            f"`{op}` computes on the CPU: run it on the GPU (device='cuda'), or ahead, in a DataLoader's workers or "
-            "another thread, with pinned memory and non_blocking copies"
-        )
+        return advice("data-stall/op", op=op)
     if case.profile.names_with(_TRAINS).any():
-        return (
-            "prefetch: more DataLoader workers, prefetch_factor, pin_memory with non_blocking copies; move decoding "
-            "and tokenizing out of the loop; check the file system that it reads from"
-        )
-    return (
-        "prepare it while the GPU works: another thread or process reads and writes ahead, with pinned memory and "
-        "asynchronous copies; check the file system that it reads from"
-    )
+        return advice("data-stall/batches")
+    return advice("data-stall/other")
 
 
 def _fetching(host: Host, near: bool) -> tuple[Spans, bool]:

@@ -33,7 +33,7 @@ from stepscope.findings.evidence.places import places_of
 from stepscope.findings.evidence.shared_gpu import hideable
 from stepscope.findings.evidence.shown import exposed_in
 from stepscope.findings.finding import Cause, Finding
-from stepscope.findings.texts import title
+from stepscope.findings.texts import advice, title
 from stepscope.model.kernel_names import shorten
 from stepscope.model.note import Note
 from stepscope.model.range_names import short_range
@@ -43,16 +43,8 @@ from stepscope.model.units import about
 
 ID = "exposed-communication"
 
-_TRY = {
-    "ep_a2a": "run shared experts or half of the micro-batch beside it, or overlap forward with backward chunks",
-    "pp_p2p": "send and receive asynchronously, one micro-batch ahead; or interleave virtual stages",
-    "dp": "reduce in buckets during the backward pass; prefetch the next layer's parameters",
-    "dp_grads": "reduce in buckets during the backward pass (DDP's bucket_cap_mb, a smaller first bucket); reduce less "
-    "often (no_sync) or in half precision (a bf16 communication hook, FSDP's reduce_dtype)",
-    "dp_params": "gather the next layer's parameters while this one computes (FSDP's backward_prefetch and "
-    "forward_prefetch), and keep them where memory allows (reshard_after_forward=False)",
-}
-_OTHERWISE = "give it a stream of its own, launch it before compute that does not need it, and wait where it is used"
+#: What communication is for, where advice differs by that.
+_ADVISED = ("ep_a2a", "pp_p2p", "dp", "dp_grads", "dp_params")
 
 
 def detect(case: Case) -> list[Finding]:
@@ -91,6 +83,7 @@ def _finding(case: Case, key: str, by_rank: dict[int, Part], stages: list[str]) 
     among = f" (of {about(shown)} in `{short_range(shorten(str(row[by])))}`)" if shown != wall else ""
     within = f"; in {', '.join(stages)}" if stages else ""
     which = f"--rank {ranks_text(ranks)}" if len(ranks) < len(case.ranks) else ""
+    then = advice(f"exposed-communication/{key if key in _ADVISED else 'other'}")
     return Finding(
         ID,
         title("exposed-communication", share=share, what=what),
@@ -100,7 +93,7 @@ def _finding(case: Case, key: str, by_rank: dict[int, Part], stages: list[str]) 
         f"({share:.0f} %) is not overlapped with compute; most on rank {worst}: "
         f"{about(wall)}{among}{_rate(case, by_rank)}{within}. "
         f"That includes waiting for other ranks, which the estimate leaves out{absent}{can_hide.words}",
-        ("record all ranks, which tells who waits for whom; then: " if absent else "") + _TRY.get(key, _OTHERWISE),
+        advice("exposed-communication", then=then) if absent else then,
         ("overlap", " ".join(filter(None, ("" if by == "stage" else f"--by {by}", which)))),
         ranks=ranks,
         figures=(shown,),

@@ -18,7 +18,7 @@ from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import Host, guilty, hosts, stage_of
 from stepscope.findings.evidence.places import longest, places
 from stepscope.findings.finding import Finding
-from stepscope.findings.texts import title
+from stepscope.findings.texts import advice, title
 from stepscope.intervals import Spans
 from stepscope.intervals.arrays import I64, NONE
 from stepscope.model.units import about
@@ -26,22 +26,13 @@ from stepscope.model.units import about
 ID = "exposed-copies"
 
 #: Direction -> what it is called, and what to do about it.
+#: By direction: what they are called, and where their advice stands.
 _KINDS = {
-    "HtoD": (
-        "copies to the device",
-        "keep on the GPU what every step needs; copy what must be offloaded ahead of time: the next layer's while "
-        "this one computes, from pinned memory, on a stream of its own",
-    ),
-    "DtoH": (
-        "copies to the host",
-        "copy on a stream of their own, to pinned memory with non_blocking=True, while the next layer computes",
-    ),
-    "DtoD": (
-        "device-to-device copies",
-        "avoid them: contiguous layouts, views instead of clones, in-place ops, buffers that are allocated once",
-    ),
-    "PtoP": ("copies between GPUs", "copy on a stream of their own, before they are needed"),
-    "none": ("memsets", "zero less: zero_grad(set_to_none=True), buffers that are written anyway"),
+    "HtoD": ("copies to the device", "to-device"),
+    "DtoH": ("copies to the host", "to-host"),
+    "DtoD": ("device-to-device copies", "device"),
+    "PtoP": ("copies between GPUs", "peers"),
+    "none": ("memsets", "memsets"),
 }
 
 
@@ -84,7 +75,7 @@ def detect(case: Case) -> list[Finding]:
     host, _, ops = exposed[worst]
     table = _by_kind(host, ops)
     first = table.row(0, named=True)
-    what, advice = _KINDS.get(first["kind"], _KINDS["none"])
+    what, kind = _KINDS.get(first["kind"], _KINDS["none"])
     rate = (
         f"; {first['bytes'] / 1e6:,.0f} MB at {first['bytes'] / first['ns']:.1f} GB/s"
         if first["bytes"] and first["ns"]
@@ -102,7 +93,7 @@ def detect(case: Case) -> list[Finding]:
             "certain",
             f"copies of rank {worst} are exposed for {about(lost[worst])} of the step, mostly {first['n']:,} "
             f"{what if first['n'] != 1 else what.replace('copies', 'copy', 1)} ({about(first['ns'])} in all{rate})",
-            advice,
+            advice(f"exposed-copies/{kind}"),
             ("breakdown", ""),
             ranks=ranks,
             figures=(lost[worst],),

@@ -17,6 +17,7 @@ from stepscope.findings.evidence.hosts import Host, guilty, hosts, stage_of, sur
 from stepscope.findings.evidence.places import longest, places
 from stepscope.findings.evidence.shown import LATE, lost_by
 from stepscope.findings.finding import Finding
+from stepscope.findings.texts import advice, title
 from stepscope.intervals import Spans, intersect, union
 from stepscope.model.statement import percent, several
 from stepscope.model.units import about
@@ -46,14 +47,13 @@ def detect(case: Case) -> list[Finding]:
     return [
         Finding(
             ID,
-            f"the launching thread waits for the GIL ({several(len(waits[worst]), 'time')} on rank {worst})",
+            title("gil-contention", times=several(len(waits[worst]), "time"), worst=worst),
             saved,
             sure(case),
             f"it waits for {about(waits[worst].length())} of the step on rank {worst}, and the GPU idles "
             f"for {about(lost[worst])} of that{_holder(hosts(case)[worst], waits[worst])}; in all the GPU idles for "
             f"{idle}",
-            "worker processes instead of threads (num_workers), or work that releases the lock (NumPy, PyTorch, image "
-            "libraries); log and send metrics every N steps, from another process",
+            advice("gil-contention"),
             command,
             ranks=ranks,
             figures=figures,

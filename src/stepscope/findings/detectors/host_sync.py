@@ -24,6 +24,7 @@ from stepscope.findings.evidence.measurement import measured
 from stepscope.findings.evidence.places import longest
 from stepscope.findings.evidence.shown import LATE, lost_by
 from stepscope.findings.finding import Finding
+from stepscope.findings.texts import advice, title
 from stepscope.intervals import Spans, union
 from stepscope.intervals.arrays import I64, NONE, by_id
 from stepscope.model.range_names import short_range
@@ -60,38 +61,16 @@ APART = Threshold(
 ID = "host-sync"
 
 ITEM, TO_HOST, TO_DEVICE, COPY, DEVICE, STREAM, EVENT = range(7)
-_KINDS = (
-    (
-        ("read of a GPU value", "reads of GPU values", "(.item(), .tolist(), nonzero, comparisons)"),
-        "keep values on the GPU: accumulate in a tensor, print every N steps, torch.where instead of `if`, no boolean "
-        "indexing; or copy to pinned memory and read the value a step later",
-    ),
-    (
-        ("blocking copy", "blocking copies", "to the host (.cpu(), .numpy())"),
-        "copy to pinned memory with non_blocking=True, and wait for an event when the data is needed",
-    ),
-    (
-        ("blocking copy", "blocking copies", "to the device (.to('cuda') of pageable memory)"),
-        "pin the memory (DataLoader(pin_memory=True), tensor.pin_memory()) and copy with non_blocking=True",
-    ),
-    (
-        ("synchronous copy", "synchronous copies", "(cudaMemcpy)"),
-        "use the asynchronous calls on the stream that needs them, with pinned host memory",
-    ),
-    (
-        ("device synchronization", "device synchronizations", "(torch.cuda.synchronize())"),
-        "take them out of the loop: time with CUDA events, and let streams order the work",
-    ),
-    (
-        ("stream synchronization", "stream synchronizations", ""),
-        "let the next stream wait for an event instead of the host; if the host needs a size from the GPU, use fixed "
-        "capacities, or read it a layer earlier",
-    ),
-    (
-        ("event synchronization", "event synchronizations", ""),
-        "let the stream wait for the event (stream.wait_event), not the host",
-    ),
-)
+#: What each is called: one of them, several, and which calls they are.
+_KINDS = {
+    "item": ("read of a GPU value", "reads of GPU values", "(.item(), .tolist(), nonzero, comparisons)"),
+    "to-host": ("blocking copy", "blocking copies", "to the host (.cpu(), .numpy())"),
+    "to-device": ("blocking copy", "blocking copies", "to the device (.to('cuda') of pageable memory)"),
+    "copy": ("synchronous copy", "synchronous copies", "(cudaMemcpy)"),
+    "device": ("device synchronization", "device synchronizations", "(torch.cuda.synchronize())"),
+    "stream": ("stream synchronization", "stream synchronizations", ""),
+    "event": ("event synchronization", "event synchronizations", ""),
+}
 
 
 class _Syncs(Struct, frozen=True):
@@ -192,7 +171,8 @@ def _handled(host: Host, calls: I64) -> Spans:
 
 
 def _finding(case: Case, costly: _Costly) -> Finding:
-    ((one, many, of), advice), calls = _KINDS[costly.kind], costly.calls
+    kind, calls = list(_KINDS)[costly.kind], costly.calls
+    one, many, of = _KINDS[kind]
     ranks = guilty({r: float(len(c)) for r, c in calls.items()})
     worst = max(ranks, key=lambda r: (len(calls[r]), -r))
     host = costly.syncs[worst].host
@@ -203,12 +183,12 @@ def _finding(case: Case, costly: _Costly) -> Finding:
     behind = f", one after {timer.behind}, as block timers do" if timer is not None else ""
     return Finding(
         ID,
-        " ".join(filter(None, (several(n, one, many), of, "makes" if n == 1 else "make", "the host wait"))),
+        title("host-sync", calls=" ".join(filter(None, (several(n, one, many), of, "makes" if n == 1 else "make")))),
         costly.saved,
         sure(case),
         f"the host of rank {worst} spends {about(host.length(calls[worst]))} of the step in these calls"
         f"{f', mostly in {inside}' if inside else ''}{behind}; the GPU idles for {idle}",
-        advice,
+        advice(f"host-sync/{kind}"),
         command,
         ranks=ranks,
         figures=figures,

@@ -14,7 +14,7 @@ from stepscope.findings.evidence.machines import on_amd
 from stepscope.findings.evidence.places import longest
 from stepscope.findings.evidence.shown import LATE, lost_by
 from stepscope.findings.finding import Finding
-from stepscope.findings.texts import title
+from stepscope.findings.texts import advice, title
 from stepscope.intervals.arrays import I64
 from stepscope.model.statement import counted
 from stepscope.model.units import about
@@ -57,11 +57,11 @@ def detect(case: Case) -> list[Finding]:
             sure(case),
             f"the host of rank {worst} spends {about(spent[worst])} of the step in these calls; the GPU "
             f"idles for {idle}",
-            "capture graphs once and replay them; keep shapes static"
+            advice("module-loading/graphs")
             if graphs
-            else "profile later: let every kernel run once before the capture (more warm-up steps)"
-            f"{'' if on_amd(case, ranks) else ', or set CUDA_MODULE_LOADING=EAGER'}; if it recurs in every "
-            "step, something is compiled or loaded each time",
+            else advice(
+                "module-loading/code", eager="" if on_amd(case, ranks) else ", or set CUDA_MODULE_LOADING=EAGER"
+            ),
             command,
             ranks=ranks,
             figures=figures,

@@ -23,6 +23,7 @@ from stepscope.findings.evidence.shared_gpu import load_on_others
 from stepscope.findings.evidence.shown import beside, part, peer_of
 from stepscope.findings.evidence.stragglers import guilty, more_work
 from stepscope.findings.finding import Finding
+from stepscope.findings.texts import advice, title
 from stepscope.intervals import Spans, union
 from stepscope.intervals.arrays import NONE
 from stepscope.model.ranks import some_ranks
@@ -129,13 +130,13 @@ def _finding(case: Case, group: dict[int, Compared], saved: int) -> Finding:
     stage = stages.pop() if len(stages) == 1 else None
     who = some_ranks(ranks) + (f" ({stage})" if stage else "")
     others = "ranks with kernels of the same names" if worst.alone else "ranks that do the same work"
-    title, evidence, hint = (_slow if worst.slow_gpu else _more)(worst, who, len(ranks), others)
+    named, evidence, hint = (_slow if worst.slow_gpu else _more)(worst, who, len(ranks), others)
     peer = peer_of(case, worst.rank, ranks)
     figures = tuple(part(case, r, "compute_ns") for r in (worst.rank, peer) if r is not None)
     than = f" and {about(figures[1])} on rank {peer}" if peer is not None else ""
     return Finding(
         ID,
-        title,
+        named,
         saved,
         "possible" if worst.alone else "likely",
         f"{evidence}; compute takes {about(figures[0])} of the step on rank {worst.rank}{than}",
@@ -154,11 +155,11 @@ def _slow(worst: Compared, who: str, ranks: int, others: str) -> tuple[str, str,
     over = worst.slower
     whole = float(over["ns"].sum()) / float(over["like_ns"].sum()) if over.height else 1.0
     return (
-        f"{who} compute{'s' * (ranks == 1)} {whole:.2f} times as long as {'its' if ranks == 1 else 'their'} peers",
+        title("straggler/slow-gpu", who=who, s="s" * (ranks == 1), whole=whole, its="its" if ranks == 1 else "their"),
         f"nearly all kernels of rank {worst.rank} take longer than the same launches on the median of {others}: "
         f"{whole:.2f} times as long on average, {about(worst.excess_ns)} more compute per step, which the others wait "
         "for",
-        "check that GPU: clocks, power cap, temperature, ECC, another process on it; swap it for a spare",
+        advice("straggler/slow-gpu"),
     )
 
 
@@ -167,7 +168,7 @@ def _more(worst: Compared, who: str, ranks: int, others: str) -> tuple[str, str,
     more, took = more_work(worst), about(worst.excess_ns)
     has, its = ("has", "its") if ranks == 1 else ("have", "their")
     return (
-        f"{who} {has} {took} more compute than {its} peers" + (f": {more.how}" if more.how else ""),
+        title("straggler/more-work", who=who, has=has, took=took, its=its, how=f": {more.how}" if more.how else ""),
         f"{took} more compute per step than {others}{more.evidence}",
         more.hint,
     )

@@ -28,6 +28,7 @@ from stepscope.findings.evidence.shown import LATE, part
 from stepscope.findings.evidence.start_up import started
 from stepscope.findings.evidence.unprofiled import slowed_ns
 from stepscope.findings.finding import Finding, Place
+from stepscope.findings.texts import advice, title
 from stepscope.findings.thresholds import SHOWN
 from stepscope.intervals import Spans, intersect, join, subtract, union
 from stepscope.model.capturing import capture_with
@@ -60,51 +61,6 @@ _WAITED_FOR = (
     "slow-link",
     "straggler",
 )
-#: What keeps an op from running, in words, and what to do about it.
-_IDLE = {
-    "host": (
-        "while the host is late to launch",
-        f"find out what the program does there: name it with ranges, or {capture_with('python-sampling')}",
-    ),
-    "gil": (
-        "while the launching thread waits for the GIL",
-        "find the thread that holds it (`stepscope source`, captured --with stacks); move its work to another process",
-    ),
-    "api": (
-        "while the host is in other CUDA calls",
-        "see which calls take long (`stepscope idle`), and why in this step",
-    ),
-    "sync": ("while the host waits for it", "find the call that waits (`stepscope idle`), and avoid the wait"),
-    "alloc": ("while memory is allocated", "keep memory in the caching allocator"),
-    "load": ("while code is loaded", "profile later steps: code is loaded once"),
-    "queue": (
-        "while launched work waits for an event, another rank or a copy",
-        "see what ends right before it on other streams (`stepscope critical-path`), which rank comes last "
-        "(`stepscope stragglers`), and whether another process is on the GPU",
-    ),
-    "shared": (
-        "while other ranks use it",
-        "give each rank a GPU of its own before judging idle time: they take turns on this one",
-    ),
-    "short": (
-        "between kernels that were already queued",
-        "fewer and larger kernels (fusing, torch.compile), or CUDA graphs, which shorten the gap between kernels",
-    ),
-    "capture": (
-        "while a CUDA graph is captured",
-        "that is done once: profile later steps",
-    ),
-    "captures": (
-        "while CUDA graphs are captured again",
-        "keep shapes and buffers as they are from step to step, so that a graph is captured once and only launched",
-    ),
-    "launch": (
-        "during launch calls, which themselves take long",
-        "code is loaded by the first launch of a kernel: profile later steps, or set CUDA_MODULE_LOADING=EAGER",
-    ),
-    "tail": ("once nothing more is launched", "see what the program does at the end of the step"),
-    "unlinked": ("where the trace does not say what launched the next op", capture_with()),
-}
 
 
 class _Left(Struct, frozen=True, dict=True):
@@ -231,11 +187,9 @@ def _communication(case: Case, left: dict[int, _Left], ns: int) -> Finding:
     return _finding(
         case,
         ns,
-        "exposed communication with no known cause",
+        "communication",
         f"{_unexplained(worst, left[worst].comm.length(), exposed, 'exposed communication')}; mostly "
         f"{most.replace('_', '-')}: transfers, and waiting for other ranks",
-        "see which rank comes last (`stepscope stragglers`) and how long transfers take without waiting (`stepscope "
-        "collectives`); give the traces of all ranks",
         ("breakdown", ""),
         (exposed,),
         [p for r, of in left.items() for p in places(r, of.comm.start, of.comm.end)],
@@ -254,9 +208,8 @@ def _copies(case: Case, left: dict[int, _Left], ns: int) -> Finding:
     return _finding(
         case,
         ns,
-        "exposed copies with no known cause",
+        "copies",
         _unexplained(worst, left[worst].copy.length(), exposed, "exposed copies"),
-        "see what copies (`stepscope timeline --by part`)",
         ("breakdown", ""),
         (exposed,),
         [p for r, of in left.items() for p in places(r, of.copy.start, of.copy.end)],
@@ -267,7 +220,6 @@ def _idle(case: Case, left: dict[int, _Left], ns: int) -> Finding:
     worst = max(left, key=lambda r: (left[r].idle.length(), -r))
     of = left[worst]
     cause = max(of.cause, key=lambda c: of.cause[c])
-    what, advice = _IDLE[_closer(case, worst, cause, of)]
     parts = [f"{about(t)} {c}" for c, t in sorted(of.cause.items(), key=lambda x: -x[1])[:3] if t]
     range_ = max(of.within, key=lambda t: of.within[t], default="") if cause in LATE else ""
     inside = f", mainly in `{short_range(range_)}`" if range_ else ""
@@ -275,9 +227,8 @@ def _idle(case: Case, left: dict[int, _Left], ns: int) -> Finding:
     return _finding(
         case,
         ns,
-        f"the GPU idles {what}",
+        _closer(case, worst, cause, of),
         f"{_unexplained(worst, of.idle.length(), all_of_it, 'idle time')} (by cause: {', '.join(parts)}){inside}",
-        advice,
         ("idle", "--by cause") if case.profile.has("calls") else ("breakdown", ""),
         (all_of_it,),
         [p for r, of_rank in left.items() for p in places(r, of_rank.idle.start, of_rank.idle.end)],
@@ -305,20 +256,19 @@ def _closer(case: Case, rank: int, cause: str, left: _Left) -> str:
 def _finding(
     case: Case,
     ns: int,
-    title: str,
+    what: str,
     evidence: str,
-    advice: str,
     command: tuple[str, str],
     figures: tuple[int, ...],
     where: list[Place],
 ) -> Finding:
     return Finding(
         ID,
-        title,
+        title(f"unexplained/{what}"),
         ns,
         "possible",
         evidence,
-        advice,
+        advice(f"unexplained/{what}", with_samples=capture_with("python-sampling"), again=capture_with()),
         command,
         ranks=case.ranks,
         figures=figures,
