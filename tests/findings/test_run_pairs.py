@@ -55,3 +55,12 @@ def test_a_program_without_such_a_fault_has_no_finding_of_the_run(
     answer = new.healthy(program, fault, tool, tmp_path)
     found = {said.id for said in answer.faults} & OF_THE_RUN
     assert found <= ({"epoch-end"} if fault == "epochs" and program in ENDS else set()), answer.faults
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("row", [row for row in new.table("captured") if row["row"] == "C6"], ids=name)
+def test_a_program_that_loads_weights_is_said_to_start_up(row: dict[str, Any], tmp_path: Path) -> None:
+    """What start-up is made of is said above the findings, and shares are of what follows it."""
+    answer = new.captured(row, "nsys", tmp_path)
+    assert answer.note == "capture-starts-up" and answer.verdict == "named, not timed"
+    assert not {"data-stall", "allocator-churn", "exposed-copies"} & {said.id for said in answer.faults}

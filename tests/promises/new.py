@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from promises.pair import Pair, Said, asked
+from promises.pair import Pair, Said, Told, asked
 
 HERE = Path(__file__).parent
 DATA = HERE.parent / "data" / "pairs"
@@ -70,6 +70,8 @@ class Answer:
     said: tuple[Said, ...]
     #: what the same finding promises for the twin, which has some of the fault, too
     had_ns: int = 0
+    #: said above the findings, where that names it: start-up is no finding
+    note: str | None = None
     #: the standard error of the truth, where both sides were timed several times
     error_ms: float | None = None
 
@@ -87,7 +89,7 @@ class Answer:
 
     @property
     def named(self) -> bool:
-        return any(s.id in self.ids for s in self.faults[:2])
+        return self.note is not None or any(s.id in self.ids for s in self.faults[:2])
 
     @property
     def kept(self) -> bool:
@@ -130,14 +132,19 @@ def _error(*sides: list[float]) -> float | None:
 
 
 def healthy(program: str, fault: str, tool: str, folder: Path) -> Answer:
-    told = asked(unpacked(program, fault, tool, folder))
+    return _told(asked(unpacked(program, fault, tool, folder)), program, fault, tool)
+
+
+def _told(told: Told, program: str, fault: str, tool: str) -> Answer:
     return Answer("", program, fault, tool, told.step_ns / 1e6, None, (), told.said)
 
 
 def captured(row: dict[str, Any], tool: str, folder: Path) -> Answer:
     """Of a program that was not timed."""
-    told = healthy(row["program"], row["fault"], tool, folder)
-    return replace(told, row=row["row"], ids=tuple(row["ids"]))
+    told = asked(unpacked(row["program"], row["fault"], tool, folder))
+    note = row.get("note") if row.get("note") in told.notes else None
+    answer = _told(told, row["program"], row["fault"], tool)
+    return replace(answer, row=row["row"], ids=tuple(row["ids"]), note=note)
 
 
 def _shown(said: Said) -> str:
@@ -151,7 +158,8 @@ def text(answers: Iterable[Answer]) -> str:
         "|---|---|---|---|---:|---:|---|---|---|",
     ]
     for a in answers:
-        first, second = (_shown(a.faults[n]) if len(a.faults) > n else "–" for n in (0, 1))
+        shown = [*([f"{a.note} (a note)"] if a.note else []), *map(_shown, a.faults), "–", "–"]
+        first, second = shown[:2]
         costs = "–" if a.truth_ms is None else f"{a.truth_ms:.3g}"
         if a.error_ms is not None and a.truth_ms is not None and a.error_ms > _SMALL * a.truth_ms:
             costs += f" ± {a.error_ms:.2g}"

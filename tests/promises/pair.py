@@ -140,6 +140,8 @@ class Told:
     step_ns: int
     said: tuple[Said, ...]
     of_capture: bool
+    #: codes of its notes
+    notes: frozenset[str] = frozenset()
 
 
 def asked(paths: Path | Iterable[Path]) -> Told:
@@ -157,7 +159,8 @@ def asked(paths: Path | Iterable[Path]) -> Told:
         )
         for row in result.rows.to_dicts()
     )
-    return Told(int(result.summary["step_ns"]), said, all(w["kind"] == "capture" for w in result.window))
+    notes = frozenset(note.code for note in result.notes)
+    return Told(int(result.summary["step_ns"]), said, all(w["kind"] == "capture" for w in result.window), notes)
 
 
 @dataclass(frozen=True)
