@@ -129,6 +129,17 @@ test("searches the whole capture, frames an op, and links to it", async () => {
   assert.deepEqual([...problems, ...other.problems], []);
 });
 
+test("Enter before the answer is there goes to the first match", async () => {
+  const { page } = await open();
+  const whole = await settled(page);
+  await page.route("**/api/search*", async (route) => { await page.waitForTimeout(800); await route.continue(); });
+  await page.fill("input[type=search]", known.search.text);
+  await page.press("input[type=search]", "Enter");
+  await moved(page, whole);
+  await page.waitForSelector(".details dl");
+  assert.ok((await page.textContent(".found")).startsWith("1 of "));
+});
+
 test("a span has the sums of the commands", async () => {
   const { page, problems } = await open();
   await settled(page);

@@ -58,6 +58,7 @@ export function useTimeline({ scene, source, linked = {}, late, places, remember
   const [helped, setHelped] = useState(false);
   const view = useRef<[number, number]>([0, scene.end]);
   const matched = useRef(-1);
+  const owed = useRef(0);
   const found = useSearch(source, wanted);
   const hosts = useMemo(() => new Map(scene.ranks.map(({ key, about }) => [key, about.host ?? ""])), [scene]);
   const shown = useMemo(() => arranged(scene.ranks, pinned, filter, sort, late, hosts), [scene, pinned, filter, sort, late]);
@@ -185,6 +186,8 @@ export function useTimeline({ scene, source, linked = {}, late, places, remember
   };
   /** From match to match; where the last one is out of view, on from what is looked at. */
   const next = async (by: number) => {
+    owed.current = found.wanted === wanted.trim() ? 0 : by; // asked for before the answer was there
+    if (owed.current) return;
     const counts = found.answers.map((answer) => answer.count), total = counts.reduce((sum, n) => sum + n, 0);
     if (!total) return;
     const [from, to] = view.current;
@@ -206,6 +209,9 @@ export function useTimeline({ scene, source, linked = {}, late, places, remember
       fail(reason);
     }
   };
+  useEffect(() => {
+    if (owed.current && found.wanted === wanted.trim()) void next(owed.current);
+  }, [found]);
   /** What names no stream may be about the host: show what it did. */
   const goTo = (index: number, all = places) => {
     const target = all[((index % all.length) + all.length) % all.length];
@@ -235,7 +241,7 @@ export function useTimeline({ scene, source, linked = {}, late, places, remember
     scene, source, control, overview, input, version, failed, setFailed, rows, height, open, closed, pinned, filter, setFilter, sort, setSort,
     wanted, found, current, listed, setListed, selected, details, span, spans, places, place, step, seenStep, helped, setHelped, kinds, arrows,
     keys, late, now, apply, visit, align, clear, picked, frame, next, goTo, showSpan, seen, nav, jump, redraw, setSpan,
-    search: (text: string) => { setWanted(text); setCurrent(-1); },
+    search: (text: string) => { setWanted(text); setCurrent(-1); owed.current = 0; },
     toggleKind: (kind: Group) => setClosed(toggled(closed, kind)),
     fold: (key: number) => setOpen(toggled(open, key)),
     foldAll: (all: boolean) => setOpen(new Set(all ? [] : scene.ranks.map(({ key }) => key))),
