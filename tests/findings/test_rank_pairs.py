@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from promises import new
+from stepscope import api
 
 ROWS = [(row, tool) for row in new.table() if row["row"][0] in "BD" for tool in row["tools"]]
 #: What is not named yet: who mends one takes it out here. They cost 2 and 3 % of the step.
@@ -36,6 +37,13 @@ def test_a_fault_is_named_on_the_right_ranks(row: dict[str, Any], tool: str, tmp
     assert answer.named, answer
     if row["row"] == "D1":  # the cause comes before what it makes exposed
         assert answer.faults[0].id == "repeated-reduction"
+
+
+def test_a_larger_batch_is_larger_launches_not_more(tmp_path: Path) -> None:
+    """All ranks launch 7,959 kernels; for nine texts cuBLAS chooses others than for six."""
+    folder = new.unpacked("ranks_trainer", "larger-batch-on-rank-1", "torch", tmp_path)
+    found = api.open(folder, cache=False).diagnose(only=("straggler",)).rows.row(0, named=True)
+    assert found["ranks"] == "1" and "launches are 1.50 times as large" in found["title"]
 
 
 @pytest.mark.slow

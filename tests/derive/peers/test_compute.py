@@ -175,6 +175,15 @@ def test_larger_launches_are_no_slow_gpu():
     assert one.size_more == pytest.approx(1.5) and one.launches_more == 1.0
 
 
+def test_a_kernel_for_larger_products_takes_the_place_of_the_peers():
+    """cuBLAS has another kernel for another size: as many launches in all are not more of them."""
+    larger = {"wide gemm" if name == "gemm" else name: row for name, row in batch(1.5).items()}
+    one = beside(batch(1), larger, batch(1))[1]
+    assert one.launches_beyond == 0 and one.launches_more == 1.0 and one.size_more == pytest.approx(1.5)
+    twice = beside(batch(1), {**batch(1), "gemm": (20, 16000, 1.0, 132)}, batch(1))[1]
+    assert twice.launches_beyond == 10 and twice.launches_more == pytest.approx(2.0)
+
+
 def test_a_slow_gpu_is_slow_at_like_launches_whatever_their_size():
     same, larger = (beside(batch(1), batch(factor, slow=1.2), batch(1))[1] for factor in (1, 1.5))
     assert same.slow_gpu and not same.as_fast and same.size_more is None

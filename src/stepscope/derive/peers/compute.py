@@ -82,6 +82,8 @@ class Compared(Struct, frozen=True):
     #: what the sum differs by where every kernel varies as those of its name do
     chance_ns: float
     peers: int
+    #: launches beyond those of its peers, all kernels together: some may take the place of others
+    launches_beyond: float = np.inf
 
     @property
     def alone(self) -> bool:
@@ -116,9 +118,14 @@ class Compared(Struct, frozen=True):
 
     @property
     def launches_more(self) -> float:
-        """How many times the launches of its peers it makes, in the kernels that take longer in all."""
+        """How many times the launches of its peers it makes, in the kernels that take longer in all.
+
+        For larger products another kernel may be chosen, which no peer launches: it takes the place of theirs.
+        """
         over = self.slower
-        return float(over["n"].sum()) / max(float(over["like_n"].sum()), 1.0) if over.height else 1.0
+        like = float(over["like_n"].sum())
+        more = min(float(over["n"].sum()) - like, self.launches_beyond)
+        return max(like + more, 0.0) / max(like, 1.0) if over.height else 1.0
 
     @property
     def size_more(self) -> float | None:
@@ -261,10 +268,19 @@ def compare(
     ranks = table.partition_by("rank", as_dict=True, maintain_order=True)
     chance = dict(table.group_by("rank").agg(pl.col("chance").sum().sqrt()).iter_rows())
     columns = ("name", "n", "ns", "like_n", "like_ns", *LIKE)
+    beyond = _launches_beyond(grouped(kernels))
     return {
-        int(key[0]): Compared(int(key[0]), rows.select(columns), float(chance[key[0]]), others[int(key[0])])
-        for key, rows in ranks.items()
+        rank: Compared(rank, rows.select(columns), float(chance[rank]), others[rank], beyond[rank])
+        for (rank,), rows in ranks.items()
     }
+
+
+def _launches_beyond(table: pl.DataFrame) -> dict[int, float]:
+    """Launches of each rank beyond what is usual among its peers; of a rank without peers nothing limits them."""
+    totals = table.group_by("rank", "group", maintain_order=True).agg(pl.col("n").sum())
+    usual = median_of_others(totals, ["group"], "n")
+    beyond = np.where(np.isnan(usual), np.inf, np.maximum(totals["n"].to_numpy() - np.nan_to_num(usual), 0.0))
+    return dict(zip(totals["rank"].to_list(), beyond.tolist(), strict=True))
 
 
 def longer(

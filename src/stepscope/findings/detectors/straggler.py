@@ -66,16 +66,18 @@ def _factors(compared: Compared) -> dict[str, float]:
 
 def _launching(case: Case, compared: Compared) -> Spans:
     """Host time of launches that the peers do not make: from the return of the call before to that of the launch."""
-    host = hosts(case).get(compared.rank)
+    host, beyond = hosts(case).get(compared.rank), compared.launches_beyond
     extra = compared.slower.filter(pl.col("n") > EXTRA_LAUNCHES.value * pl.col("like_n"))
-    if host is None or extra.height == 0 or compared.alone:
+    if host is None or extra.height == 0 or compared.alone or not beyond:
         return Spans.empty()
+    # What takes the place of other kernels is launched all the same.
+    share = min(1.0, beyond / float((extra["n"] - extra["like_n"]).sum()))
     data, ops = host.data, case.windows[compared.rank].ops
     rows = []
     for name, n, like_n in extra.select("name", "n", "like_n").iter_rows():
         same = ops[(case.profile.names == name).to_numpy()[data.name[ops]] & (data.launch[ops] != NONE)]
         # Which of them are the extra ones is not known: as many, evenly spread.
-        spread = np.floor(np.arange(1, len(same) + 1) * (1 - like_n / n))
+        spread = np.floor(np.arange(1, len(same) + 1) * share * (1 - like_n / n))
         rows.append(data.launch[same[np.diff(spread, prepend=0) > 0]])
     calls = np.unique(np.concatenate(rows))
     before = np.maximum(host.stop[np.maximum(calls - 1, 0)], host.start[calls] - AROUND_A_LAUNCH.ns)

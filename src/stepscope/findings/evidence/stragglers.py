@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import polars as pl
 from msgspec import Struct
 
 from stepscope.derive.peers.compute import Compared
@@ -49,32 +48,35 @@ def more_work(compared: Compared) -> MoreWork:
     if compared.launches_more >= MORE_LAUNCHES.value:
         return MoreWork(
             f"{compared.launches_more:.2f} times as many launches of some kernels",
-            f"{speed}; {_most(compared.slower)}",
+            f"{speed}; {_most(compared)}",
             "find what only this rank launches there: extra layers or experts, more micro-batches, work that one rank "
             "does for all",
         )
     if compared.size_more is not None:
         return MoreWork(
             f"launches are {compared.size_more:.2f} times as large",
-            f"{speed}; the same kernels with larger grids: {_most(compared.slower)}",
+            f"{speed}; the same kernels with larger grids: {_most(compared)}",
             "give all ranks the same amount of work: the same batch, sequences packed to equal length, batches "
             "balanced by tokens",
         )
     return MoreWork(
         "",
-        f", but not in all kernels: {_most(compared.slower)}",
+        f", but not in all kernels: {_most(compared)}",
         "find what only this rank does there: its share of the batch, sequence lengths, extra work, a branch",
     )
 
 
-def _most(over: pl.DataFrame) -> str:
+def _most(compared: Compared) -> str:
     """The kernels with most of the excess: more of them, larger ones, or longer."""
+    over = compared.slower
     if over.height == 0:
         return "spread over many"
     texts = []
     for row in over.head(2).iter_rows(named=True):
         n, like_n, ns, like_ns = (row[c] for c in ("n", "like_n", "ns", "like_ns"))
-        if n > MORE_LAUNCHES.value * like_n:
+        if n > MORE_LAUNCHES.value * like_n and not compared.launches_beyond:
+            more = "in place of a kernel of its peers"
+        elif n > MORE_LAUNCHES.value * like_n:
             each = f" of {about(like_ns / like_n)}" if like_n else ""
             more = f"{n} launches of {about(ns / n)}, its peers have {like_n:.0f}{each}"
         elif row["size"] is not None:
