@@ -104,6 +104,16 @@ def test_windows_of_an_instant(traced: Path) -> None:
                 api.analyse(profile, name, start=f"{at}ns", end=f"{at + 1000}ns")
 
 
+def test_a_window_between_ops_is_said_to_be_empty() -> None:
+    """It was "no compute kernel was recorded on ranks :", and the capture was said to have ended before its work."""
+    profile = make(**_launched(op(MS, 2 * MS), op(5 * MS, 6 * MS)))
+    window = {"start": "2ms", "end": "3ms"}
+    answer = api.analyse(profile, "diagnose", **window)
+    assert "No GPU work lies in the window" in answer.summary["statement"]
+    assert {skipped["why"] for skipped in answer.summary["skipped"]} == {"no GPU work lies in the window"}
+    assert "rank 0: no GPU work in the window, but after it" in api.analyse(profile, "breakdown", **window).notes
+
+
 def test_a_step_that_ends_before_it_begins() -> None:
     """Its ops run an hour before the calls that launch them: a step of -3600 s was an answer."""
     early = {3: -3600 * 10**9}

@@ -119,7 +119,8 @@ def _look_at(case: Case, only: tuple[str, ...]) -> tuple[list[Finding], list[Ski
     findings: list[Finding] = []
     skipped: list[Skipped] = []
     if not (case.on_host or any(case.works.values())):  # what only starts, or copies, has no step to advise on
-        return [], [Skipped(i, "no kernel was recorded") for i in sorted(only or ids)]
+        why = "no kernel was recorded" if case.windows else "no GPU work lies in the window"
+        return [], [Skipped(i, why) for i in sorted(only or ids)]
     for detector in progress.each("findings", detectors()):
         if only and detector.id not in only:
             continue

@@ -65,6 +65,8 @@ def clean(case: Case, least: float) -> str:
     if case.on_host:
         what = f"Nothing above {least:g} % of the {about(case.step_ns)} step stands out in its pace"
         return f"{what} on {some_ranks(case.ranks)}: steps are alike. What they are made of takes a profile."
+    if not case.windows:
+        return "No GPU work lies in the window: nothing says where its time goes. Choose another window, or --whole."
     if not any(case.computes.values()):
         who = some_ranks(case.ranks)
         return f"No compute kernel was recorded on {who}: nothing says where the {unit(case)} goes.{_last(case)}"

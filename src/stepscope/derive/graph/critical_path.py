@@ -179,7 +179,7 @@ def _begin(steps: pl.DataFrame, begun: dict[int, int]) -> int:
 def _same_step(steps: pl.DataFrame, spec: WindowSpec, notes: list[Note]) -> pl.DataFrame:
     """The ranks that have the step in question: medians differ where ranks recorded different numbers of steps."""
     if steps.height == 0:
-        raise CannotAnswer("no GPU work in the step on any rank", "choose another window, or --whole")
+        raise CannotAnswer("no GPU work in the window on any rank", "choose another window, or --whole")
     labels = steps["label"].to_list()
     if len(set(labels)) == 1 or spec.start is not None:
         return steps

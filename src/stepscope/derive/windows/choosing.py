@@ -52,7 +52,10 @@ def _windows(profile: Profile, spec: WindowSpec, unit: Unit) -> Windows:
     spans = [w for c in chosen for w in c.windows(spec)]
     idle = sorted({w.rank for w in spans if w.gpu_start_ns is None or (w.clipped and not len(w.ops))})
     if idle and profile.has("ops"):
-        notes.append(noted("no-gpu-work-in-window", some=some_ranks(idle)))
+        ends = {w.rank: w.cpu_end_ns if w.gpu_end_ns is None else w.gpu_end_ns for w in spans if w.rank in idle}
+        between = all(_works_after(c.data, ends[c.data.rank]) for c in chosen if c.data.rank in ends)
+        text = "no-gpu-work-in-window/between" if between else "no-gpu-work-in-window"
+        notes.append(noted(text, some=some_ranks(idle)))
     notes += [note for c in chosen if c.kind == "capture" for note in notes_on_cut(c.data)]
     notes += [note for c in chosen for note in contradictions(c.data)]
     unlinked = sum(c.data.unlinked for c in chosen)
@@ -61,6 +64,11 @@ def _windows(profile: Profile, spec: WindowSpec, unit: Unit) -> Windows:
     if spec.period and (last := [w.rank for w in spans if w.kind in ("chunk", "range") and w.index + 1 == w.count]):
         notes.append(noted("last-instance-open", some=some_ranks(last)))
     return Windows(spans, notes, spec.index == "all")
+
+
+def _works_after(data: RankData, end_ns: int | None) -> bool:
+    """Whether the rank's GPU has work after a window without any: then the capture did not end before it."""
+    return end_ns is not None and len(data.start) > 0 and int(data.start.max()) >= end_ns
 
 
 def step(profile: Profile, spec: WindowSpec) -> Windows:

@@ -93,6 +93,7 @@ WARNING: dict[str, str] = {
         "{capture_with}"
     ),
     "no-gpu-work-in-window": "{some}: no GPU work in the window (the capture may have ended early there)",
+    "no-gpu-work-in-window/between": "{some}: no GPU work in the window, but after it",
     "no-history": "no history was recorded: only what is alive at the end is known (_record_memory_history())",
     "no-payloads": "communicators and bytes are unknown: the capture has no NCCL payloads or collective metadata",
     "no-payloads/bytes": (
