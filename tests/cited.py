@@ -45,6 +45,7 @@ BY_COMPARISON = (
     "straggler",
     "unfused-kernels",
     "unused-forward",
+    "unused-gradients",
 )
 
 

@@ -19,8 +19,6 @@ OFF = {
 }
 #: Misses of captures that no detector was made for (docs/promises.md has the figures): who mends one takes it out here.
 MISSED = {
-    **{("unet", "odd-widths", tool): "odd channels of convolutions have no detector" for tool in new.TOOLS},
-    **{("lightning_cnn", "frozen-with-gradients", tool): "no detector" for tool in new.TOOLS},
     (
         "moe",
         "experts-one-by-one",

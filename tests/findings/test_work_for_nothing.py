@@ -91,3 +91,51 @@ def test_real_steps_that_evaluate(program: str, tool: str, tmp_path: Path) -> No
         told = sum(row["recoverable_ns"] for row in rows if row["id"] == "unused-forward")
         evaluates = length > 1.8 * usual
         assert told == (pytest.approx(length - usual, rel=0.25) if evaluates else 0), index
+
+
+CAST = (
+    "at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda(at::TensorIteratorBase &)::"
+    "[lambda() (instance 3)], at::detail::Array<char *, 2>, 4, at::native::memory::LoadWithCast<1>>"
+)
+
+
+def gradients(layers: int, adds: bool) -> list[Kernel]:
+    """A layer's two products backward, the second for its weight, which is cast; and added to what is there."""
+    one: list[Kernel] = [
+        ("layer_norm_backward", 20, 900),
+        ("nvjet_sm90_tst_128x64_NNT", 90, 512),
+        ("nvjet_sm90_tst_128x64_NTT", 80, 512),
+        (CAST, 10, 2048),
+    ]
+    return [*one, *([(ADD, 12, 1024)] if adds else [])] * layers
+
+
+def unused(*passes: tuple[list[Kernel], int]) -> dict[str, object] | None:
+    rows = api.analyse(job(*passes), "diagnose", least=0).rows.to_dicts()
+    return next((row for row in rows if row["id"] == "unused-gradients"), None)
+
+
+def test_gradients_of_frozen_layers_are_added_to_what_earlier_steps_left() -> None:
+    backward = [*gradients(4, adds=False), *gradients(6, adds=True)]
+    row = unused((FORWARD, MAIN), (backward, ENGINE), (STEP, MAIN))
+    assert row is not None and "30 kernels" in str(row["title"])
+    assert row["recoverable_ns"] == pytest.approx(6 * 212 * US, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    "backward",
+    [
+        pytest.param(gradients(10, adds=False), id="all are trained"),
+        pytest.param(gradients(10, adds=True), id="gradients are set to zero, not to nothing"),
+        pytest.param([*gradients(9, adds=False), *gradients(1, adds=True)], id="one weight is used twice"),
+        pytest.param([*gradients(1, adds=False), *gradients(9, adds=True)], id="a head of other numbers"),
+        pytest.param([*gradients(4, adds=False), *gradients(1, adds=True) * 2, *gradients(6, adds=False)], id="some"),
+    ],
+)
+def test_gradients_that_are_stepped(backward: list[Kernel]) -> None:
+    assert unused((FORWARD, MAIN), (backward, ENGINE), (STEP, MAIN)) is None
+
+
+def test_micro_batches_add_to_gradients() -> None:
+    passes = [(FORWARD, MAIN), (gradients(6, adds=False), ENGINE), (FORWARD, MAIN), (gradients(6, adds=True), ENGINE)]
+    assert unused(*passes, (STEP, MAIN)) is None

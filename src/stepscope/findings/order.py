@@ -62,14 +62,14 @@ ORDER: tuple[After, ...] = (
     *(
         After(
             finding,
-            ("unused-forward",),
+            ("unused-forward", "unused-gradients"),
             "what need not run need not run faster, and the host need not launch it",
         )
         for finding in ("no-tensor-cores", "launch-bound", "below-roof")
     ),
     After(
         "launch-bound",
-        ("experts-one-by-one", "slow-indexing", "unused-forward"),
+        ("experts-one-by-one", "slow-indexing", "unused-forward", "unused-gradients"),
         "what need not be launched need not be launched faster",
         kind="framework",
     ),
@@ -79,7 +79,9 @@ ORDER: tuple[After, ...] = (
     ),
     *(
         After(finding, ("profiler-distortion",), "what only the profiler costs cannot be recovered by any finding")
-        for finding in ("experts-one-by-one", "slow-algorithms", "slow-indexing", "unused-forward")
+        for finding in (
+            *("experts-one-by-one", "slow-algorithms", "slow-indexing", "unused-forward", "unused-gradients"),
+        )
     ),
     After(
         "slow-algorithms",

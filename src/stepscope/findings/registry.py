@@ -68,6 +68,7 @@ DETECTORS = (
     "unexplained",
     "unfused-kernels",
     "unused-forward",
+    "unused-gradients",
     "warm-up",
 )
 #: Those that look at the run's steps, of which a log of steps tells enough.

@@ -38,7 +38,7 @@ TITLES: dict[str, str] = {
     "memory-layout": "{kernels} the memory layout of tensors (on rank {rank})",
     "module-loading": "{what} in the step ({counted} on rank {worst})",
     "no-tensor-cores": "{products} not use tensor cores (on rank {worst})",
-    "odd-shapes": "{products} sizes that are not aligned (on rank {rank})",
+    "odd-shapes": "{kernels} sizes that are not aligned (on rank {rank})",
     "pace": "steps outside the capture take {mean_ns} instead of {usual_ns}, {when}",
     "pipeline-bubble": "the pipeline bubble is {bubble:.0f} % of the step; the ideal of its schedule is {ideal:.0f} %",
     "profiler-distortion/by-records": "the profiler slows the host: it records {what}",
@@ -73,6 +73,7 @@ TITLES: dict[str, str] = {
     "unexplained/unlinked": "the GPU idles where the trace does not say what launched the next op",
     "unfused-kernels": "{kernels} in chains that could each be one fused kernel (on rank {rank})",
     "unused-forward": "a forward pass runs without a backward pass ({kernels} on rank {rank})",
+    "unused-gradients": "the backward pass computes gradients that no optimizer steps ({kernels} on rank {rank})",
 }
 
 ADVICE: dict[str, str] = {
@@ -224,7 +225,7 @@ ADVICE: dict[str, str] = {
     "module-loading/graphs": "capture graphs once and replay them; keep shapes static",
     "odd-shapes": (
         "pad sizes to a multiple of 64, or at least 8 (half precision) or 4 (TF32): a vocabulary of 50304 instead of "
-        "50257, and the same for widths and heads; transformers: model.resize_token_embeddings(n, "
+        "50257, and the same for widths, heads and channels; transformers: model.resize_token_embeddings(n, "
         "pad_to_multiple_of=64)"
     ),
     "pace": (
@@ -326,6 +327,10 @@ ADVICE: dict[str, str] = {
     "unused-forward": (
         "for metrics use the outputs of the first pass (outputs.logits.detach()), or compute them every N steps, "
         "within torch.no_grad(); if a teacher or reference model sees a batch again, keep its outputs"
+    ),
+    "unused-gradients": (
+        "requires_grad_(False) for parameters that are frozen, or their forward pass within torch.no_grad(): the "
+        "backward pass then ends where training does, and their gradients take no memory"
     ),
 }
 

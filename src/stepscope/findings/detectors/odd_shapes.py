@@ -1,7 +1,7 @@
-"""Products of matrices whose sizes do not fit: a vocabulary of 50257, widths that are not multiples of 8.
+"""Sizes that do not fit: a vocabulary of 50257, widths and channels that are not multiples of 8.
 
-Names of their kernels say that loads are not aligned. What it could save is the step replayed with each product at the
-rate of one whose sizes fit.
+Names of kernels say that loads are not aligned. What it could save is the step replayed with each product at the rate
+of one whose sizes fit, without what pads channels, and with norms in one pass.
 
 Odd numbers of columns keep loads from being vectors, and the fast kernels away. A kernel's name says to how many
 numbers its loads are aligned. What the same product takes with sizes that fit follows from its FLOPs, at the rate
@@ -9,6 +9,10 @@ measured for such products (`derive/work/reference.py`). FLOPs are of recorded s
 three products that a layer is in training (of the layer itself and of the two gradients): the tiles of a kernel times
 its blocks are the numbers that it gives, rows times columns, and three such areas tell all three sizes. Where that
 fails too, products are as much faster as measured ones are.
+
+cuDNN copies images whose channels are no multiple of 8 into larger ones around each convolution. PyTorch's layer norm
+takes rows of any length in two kernels, of which the first reads all of them to find their moments; rows of a multiple
+of 4 take one, which has a block for each row.
 """
 
 from __future__ import annotations
@@ -21,28 +25,58 @@ import numpy as np
 from stepscope.derive.flops.measured import work_of
 from stepscope.derive.flops.work import from_shapes
 from stepscope.derive.work.reference import product_rate, rows
-from stepscope.derive.work.roles import PRECISION, Role
+from stepscope.derive.work.roles import PRECISION, Role, kernels
 from stepscope.derive.work.sizes import gpu, launches
 from stepscope.findings.case import Case
-from stepscope.findings.evidence.claims import claimed
+from stepscope.findings.evidence.claims import claimed, wastes
 from stepscope.findings.evidence.sequence import Sequence
 from stepscope.findings.evidence.wasted import Told
 from stepscope.findings.texts import advice, title
 from stepscope.intervals.arrays import F64, I64, NONE, Mask
 from stepscope.model.capturing import capture_with
-from stepscope.model.statement import several
+from stepscope.model.gpus import Gpu
+from stepscope.model.statement import listed, several
+from stepscope.model.threshold import Threshold
 from stepscope.model.units import about
 
 ID = "odd-shapes"
 
+NORM_ROW = Threshold(
+    1.6,
+    "ns a row",
+    "a block for each row, however short: 65,536 and 262,144 rows of 80 and 160 numbers on an H200",
+    ("tests/data/pairs", "tests/findings/test_odd_shapes.py"),
+)
+#: The GPU that rows were timed on has so many multiprocessors.
+_TIMED_ON = 132
+
+_PADDED = r"nhwcAddPadding"
+_MOMENTS, _NORMED = r"RowwiseMomentsCUDAKernel", r"LayerNormForwardCUDAKernel"
 _TILE = re.compile(r"_(\d+)x(\d+)(?=_)")
 _HALF = ("bf16", "fp16")
 
 
 def claim(sequence: Sequence, free: Mask) -> F64:
-    """What is left of each product that does not fit, NaN for others."""
+    """What is left of each kernel whose sizes do not fit, NaN for others."""
+    device = gpu(sequence.data)
+    left = _products(sequence, free, device)
+    names, profile = sequence.data.name[sequence.ops], sequence.data.profile
+    padding = profile.names_with(_PADDED)[names]
+    if padding.any():
+        zeroed = sequence.kinds.are(Role.FILL) & ~sequence.data.is_kernel[sequence.ops]
+        left[free & (padding | (zeroed & np.r_[padding[1:], False]))] = 0.0
+    moments = profile.names_with(_MOMENTS)[names] & np.r_[profile.names_with(_NORMED)[names][1:], False]
+    at = np.flatnonzero(moments & free)
+    if len(at) and device is not None and device.units:
+        took, rest = sequence.ns[at].astype(float), sequence.ns[at + 1].astype(float)
+        rows_ns = launches(sequence.data, sequence.ops[at]).blocks * NORM_ROW.value * _TIMED_ON / device.units
+        left[at] = np.clip((np.maximum(rest, rows_ns) - rest) / np.maximum(took, 1), 0.0, 1.0)
+    return left
+
+
+def _products(sequence: Sequence, free: Mask, device: Gpu | None) -> F64:
     left = np.full(len(sequence.ops), np.nan)
-    kinds, device = sequence.kinds, gpu(sequence.data)
+    kinds = sequence.kinds
     precision = np.array(PRECISION)[kinds.precision]
     fits = np.where(np.isin(precision, _HALF), 8, 4)
     wide = np.isin(precision, (*_HALF, "tf32")) & (kinds.alignment > 0) & (kinds.alignment < fits)
@@ -111,14 +145,25 @@ def _rate(op: str, precision: str, columns: str) -> float:
 
 
 def _worded(case: Case, lost: Told) -> tuple[str, str, str]:
-    shaped = work_of(case.data_of(lost.rank)).shaped
-    sharper = "" if shaped else f"; shapes would tell which sizes, and their FLOPs: {capture_with('shapes')}"
+    data = case.data_of(lost.rank)
+    of_products, others = _does(case, lost.rank)
+    unknown = of_products and not work_of(data).shaped
+    sharper = f"; shapes would tell which sizes, and their FLOPs: {capture_with('shapes')}" if unknown else ""
+    does = listed([*(["load unaligned data"] if of_products else []), *others])
     return (
-        title("odd-shapes", products=several(lost.kernels, "product has", "products have"), rank=lost.rank),
-        f"their kernels load unaligned data and take {about(lost.took_ns)} of the step on rank {lost.rank}, "
-        f"{lost.most}; matmuls of that size with aligned sizes would take about {about(lost.good_ns)}{sharper}",
+        title("odd-shapes", kernels=several(lost.kernels, "kernel has", "kernels have"), rank=lost.rank),
+        f"they {does}, and take {about(lost.took_ns)} of the step on rank {lost.rank}, {lost.most}; with aligned sizes "
+        f"that would be about {about(lost.good_ns)}{sharper}",
         advice("odd-shapes"),
     )
+
+
+def _does(case: Case, rank: int) -> tuple[bool, list[str]]:
+    """Whether products are among them, and what others do."""
+    data, ops = case.data_of(rank), wastes(case, ID)[rank].ops
+    products = kernels(data, ops).are(Role.PRODUCT)
+    said = ((_PADDED, "pad channels around convolutions"), (_MOMENTS, "read rows twice for a layer norm"))
+    return bool(products.any()), [words for name, words in said if data.profile.names_with(name)[data.name[ops]].any()]
 
 
 remedy, detect = claimed(ID, _worded)

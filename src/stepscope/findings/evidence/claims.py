@@ -27,6 +27,7 @@ _LAUNCHED = ("slow-optimizer",)
 #: position, NaN for others), of those still free.
 CAUSES = (
     "unused-forward",
+    "unused-gradients",
     "experts-one-by-one",
     "slow-indexing",
     "slow-optimizer",
