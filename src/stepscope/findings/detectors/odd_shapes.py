@@ -10,9 +10,9 @@ three products that a layer is in training (of the layer itself and of the two g
 its blocks are the numbers that it gives, rows times columns, and three such areas tell all three sizes. Where that
 fails too, products are as much faster as measured ones are.
 
-cuDNN copies images whose channels are no multiple of 8 into larger ones around each convolution. PyTorch's layer norm
-takes rows of any length in two kernels, of which the first reads all of them to find their moments; rows of a multiple
-of 4 take one, which has a block for each row.
+cuDNN copies images whose channels are not a multiple of 8 into larger ones around each convolution. PyTorch's layer
+norm takes rows of any length in two kernels, of which the first reads all of them to find their moments; rows of a
+multiple of 4 take one, which has a block for each row.
 """
 
 from __future__ import annotations
