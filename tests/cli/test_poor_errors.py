@@ -70,6 +70,11 @@ def test_all_folders_that_hold_traces_are_named(capsys, tmp_path: Path) -> None:
     assert "one level down" in text and all(f"run{k}" in text for k in range(7))
 
 
+def test_a_recipe_without_a_profile_or_a_name_is_told_what_is_missing(capsys, tmp_path: Path) -> None:
+    assert f"the recipe comes first; recipe NAME {tmp_path}" in said(capsys, "recipe", tmp_path)
+    assert "name it: recipe cuda_gpu_kern_sum PROFILE" in said(capsys, "recipe", "cuda_gpu_kern_sum")
+
+
 def test_a_url_keeps_its_slashes() -> None:
     with pytest.raises(BadInput, match="s3://bucket/run: a URL; only files are read"):
         stepscope.open(Path("s3://bucket/run"))

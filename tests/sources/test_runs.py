@@ -53,6 +53,14 @@ def test_runs_at_other_times_are_refused_with_the_list(
         api.open(tmp_path, cache=False)
 
 
+def test_files_of_one_name_are_told_apart_by_their_folders(capture: Path, tmp_path: Path) -> None:
+    for n, day in enumerate(("monday", "tuesday")):
+        (tmp_path / day).mkdir()
+        _later(capture, tmp_path / day / "node0.sqlite", n * 24 * _HOUR, communicators=False)
+    with pytest.raises(BadInput, match=r"1\. .*monday/node0\.sqlite .*; 2\. .*tuesday/node0\.sqlite "):
+        api.open(tmp_path / "monday", tmp_path / "tuesday", cache=False)
+
+
 def test_what_it_advises_works(capture: Path, tmp_path: Path) -> None:
     monday = _later(capture, tmp_path / "monday.sqlite", 0, communicators=False)
     tuesday = _later(capture, tmp_path / "tuesday.sqlite", _HOUR, communicators=False)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from stepscope.errors import BadInput
 from stepscope.model.source import Source
+from stepscope.model.units import file_names
 
 #: Clocks of hosts that nobody sets may differ by so much: captures that lie closer may be of one time.
 _CLOCKS_NS = 60 * 10**9
@@ -36,7 +37,8 @@ def refuse_other_runs(sources: Sequence[Source]) -> None:
     runs = _joined(_by_time([c for c in captured if c is not None]))
     if len(runs) < 2:
         return
-    listed = "; ".join(f"{n}. {_named(run)}" for n, run in enumerate(runs[:_MOST_LISTED], 1))
+    names = file_names([str(run[0].source.path) for run in runs])
+    listed = "; ".join(f"{n}. {_named(runs[n - 1], name)}" for n, name in enumerate(names[:_MOST_LISTED], 1))
     more = f"; and {len(runs) - _MOST_LISTED} more" if len(runs) > _MOST_LISTED else ""
     one, other = (" ".join(shlex.quote(str(path)) for path in _paths(run)) for run in runs[:2])
     raise BadInput(
@@ -97,12 +99,12 @@ def _communicators(source: Source) -> set[str]:
     return set(chunk.names.gather(chunk.frame["communicator"].drop_nulls().unique()).drop_nulls().to_list())
 
 
-def _named(run: list[_Capture]) -> str:
+def _named(run: list[_Capture], name: str | None) -> str:
     """`a.sqlite and 3 more (2026-11-16 16:20:01 to 16:20:09 UTC)`."""
     first, last = (_utc(ns) for ns in (min(c.first for c in run), max(c.last for c in run)))
     more = f" and {len(run) - 1} more" if len(run) > 1 else ""
     until = last[11:] if last[:10] == first[:10] else last
-    return f"{run[0].source.path.name}{more} ({first} to {until} UTC)"
+    return f"{name}{more} ({first} to {until} UTC)"
 
 
 def _utc(ns: int) -> str:

@@ -12,6 +12,7 @@ from stepscope.derive.windows.steps import is_chunk, marks_of
 from stepscope.model.labels import SETUP_PATTERN, parse_setup
 from stepscope.model.profile import Profile
 from stepscope.model.ranks import INFERRED, ranks_text
+from stepscope.model.statement import several
 from stepscope.model.threshold import Threshold
 from stepscope.verify.check import FAILED, OK, SKIPPED, WARNING, Check
 
@@ -31,7 +32,7 @@ def ranks(profile: Profile, expected: int | None, traced: list[int] | None) -> C
     labels = [s for s in (parse_setup(t) for t in profile.ranks["setup"] if t) if s]
     product = max((math.prod(size for _, size in s.axes.values()) for s in labels), default=None)
     world = expected or next((int(w) for w in profile.ranks["world_size"] if w), None)
-    found = f"{len(have)} ranks ({ranks_text(have)})"
+    found = f"{several(len(have), 'rank')} ({ranks_text(have)})"
     fix = "were all of them traced, and is every file given? ranks that write to one name overwrite each other"
     if traced is not None:
         missing = sorted(set(traced) - set(have))
@@ -41,7 +42,12 @@ def ranks(profile: Profile, expected: int | None, traced: list[int] | None) -> C
     if world is not None:
         missing = sorted(set(range(world)) - set(have))
         return Check(
-            "ranks", FAILED if missing else OK, ranks_text(missing), found, f"{world} ranks", fix if missing else ""
+            "ranks",
+            FAILED if missing else OK,
+            ranks_text(missing),
+            found,
+            several(world, "rank"),
+            fix if missing else "",
         )
     gaps = sorted(set(range(max(have, default=-1) + 1)) - set(have))
     if gaps:

@@ -98,7 +98,10 @@ def _recipe(
         return
     paths = (*input, *profile)
     if not paths:
-        raise click.UsageError("Missing argument 'PROFILE...'.")
+        if Path(asked).exists():
+            raise BadInput("the recipe comes first", f"recipe NAME {asked}; --help-recipes lists the names")
+        recipes.find(asked)
+        raise BadInput(f"no profile for {asked}", f"name it: recipe {asked} PROFILE")
     recipe = recipes.find(asked)
     args: dict[str, Any] = {**arguments}
     folder = _folder(recipe.name, output, force)
