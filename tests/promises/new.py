@@ -70,10 +70,10 @@ class Answer:
     said: tuple[Said, ...]
     #: what the same finding promises for the twin, which has some of the fault, too
     had_ns: int = 0
-    #: said above the findings, where that names it: start-up is no finding
-    note: str | None = None
     #: the standard error of the truth, where both sides were timed several times
     error_ms: float | None = None
+    #: said above the findings, where that names it: start-up is no finding
+    note: str | None = None
 
     @property
     def faults(self) -> tuple[Said, ...]:
