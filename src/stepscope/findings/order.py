@@ -47,8 +47,9 @@ ORDER: tuple[After, ...] = (
     ),
     After(
         "launch-bound",
-        ("data-stall", "allocator-churn", "profiler-distortion", "host-sync"),
-        "while the host fetches, allocates or waits, it is not the framework that keeps launches back",
+        ("data-stall", "allocator-churn", "profiler-distortion", "host-sync", "late-node"),
+        "while the host fetches, allocates, waits or does something else, it is not the framework that keeps launches "
+        "back",
         kind="framework",
     ),
     *(

@@ -32,6 +32,7 @@ from stepscope.findings.evidence.hosts import sure
 from stepscope.findings.evidence.issued import Serialized, at_once, serialized
 from stepscope.findings.evidence.parts import exposed_transfers, most_exposed, parts, said, spans_of, told_by, verb
 from stepscope.findings.evidence.places import places_of
+from stepscope.findings.evidence.rounds import rounds
 from stepscope.findings.evidence.shared_gpu import hideable
 from stepscope.findings.evidence.shown import communication
 from stepscope.findings.finding import Finding
@@ -56,7 +57,7 @@ _NOT_RECORDED = "How much of it is needed immediately was not recorded"
 
 def remedy(case: Case) -> Change:
     """The step with nothing serialized."""
-    issued = case.once(serialized)
+    issued = case.once(_serialized)
     return Change(
         stream_waits_dropped={r: s.waits for r, s in issued.items() if len(s.waits)},
         own_stream={r: (s.inline, s.lane) for r, s in issued.items() if len(s.inline)},
@@ -64,8 +65,17 @@ def remedy(case: Case) -> Change:
 
 
 def detect(case: Case) -> list[Finding]:
-    too_early = {r: s for r, s in case.once(serialized).items() if len(s.waited) or len(s.inline)}
+    too_early = {r: s for r, s in case.once(_serialized).items() if len(s.waited) or len(s.inline)}
     return [*_bounded(case), *(_shown(case, too_early) if too_early else [])]
+
+
+def _serialized(case: Case) -> dict[int, Serialized]:
+    """What each rank serializes; nothing where all of it is reductions that need not be made (`repeated-reduction`)."""
+    issued, needless = case.once(serialized), case.once(rounds)
+    made = {r: np.union1d(s.waited, s.inline) for r, s in issued.items()}
+    if needless and all(r in needless and np.isin(ops, needless[r].ops).all() for r, ops in made.items()):
+        return {}
+    return issued
 
 
 def _bounded(case: Case) -> list[Finding]:
