@@ -122,7 +122,10 @@ def _instead(data: RankData, start: I64, end: I64) -> tuple[I64, I64]:
     compute = np.flatnonzero(data.role == COMPUTE)
     if len(start) == 0 or len(compute) == 0:
         return np.zeros(len(start), np.int64), np.full(len(start), NONE, dtype=np.int64)
-    bare = gaps(data.compute, min(int(start.min()), int(data.start[compute[0]])), int(max(end.max(), data.end.max())))
+    lo, hi = int(start.min()), int(end.max())
+    later = int(np.searchsorted(data.compute.start, hi))  # the last gap ends with the compute behind all of the ops
+    behind = int(data.compute.start[later]) if later < len(data.compute) else max(hi, int(data.end.max()))
+    bare = gaps(data.compute, lo, behind)
     k = np.searchsorted(data.start[compute], bare.end)
     after = np.where(k < len(compute), compute[np.minimum(k, len(compute) - 1)], NONE)
     launched = np.where(after != NONE, data.launched_at[np.maximum(after, 0)], bare.end)
