@@ -104,7 +104,7 @@ def deviations(flight: Flight) -> list[Deviation]:
         if seen[int(rank[here])] >= _AHEAD.count or int(rows[here]) in certain:
             continue
         dues = at[number == usual[context[at[n]]]]
-        if not _of_its_stage(flight, rows, here, dues) or _left_a_loop(token, run, here, dues):
+        if not _of_its_stage(flight, rows, here, dues) or _only_once_round(flight, token, rank, here, dues):
             continue
         kind = _kind(flight, rows, token, run, here, due)
         if kind is not None:
@@ -126,15 +126,14 @@ def _of_its_stage(flight: Flight, rows: I64, here: int, dues: I64) -> bool:
     return any(stages.get(rank) == own for rank in np.unique(calls.rank[rows[dues]]).tolist())
 
 
-def _left_a_loop(token: I64, run: I64, here: int, dues: I64) -> bool:
-    """Whether nothing but the loop that the rank was in says what was due: how often it goes round is not seen."""
-    for period in range(1, _CONTEXT.count // 2 + 1):
-        begin = here
-        while begin > period and run[begin - 1 - period] == run[here] and token[begin - 1] == token[begin - 1 - period]:
-            begin -= 1
-        if here - begin >= _CONTEXT.count - period and token[dues[0]] == token[here - period]:
-            return bool(((dues >= begin) & (dues < here)).all())
-    return False
+def _only_once_round(flight: Flight, token: I64, rank: I64, here: int, dues: I64) -> bool:
+    """Whether the rank alone shows what was due, and its ring does not hold two rounds of its program: the last pass of
+    a loop goes on otherwise than those before it. Of two whole rounds every call is there twice."""
+    own = int(rank[here])
+    if (rank[dues] != own).any() or own not in flight.overflowed:
+        return False
+    before = token[:here][rank[:here] == own]
+    return not len(before) or int(np.bincount(before)[before].min()) < 2
 
 
 def _by_line(flight: Flight, rows: I64, token: I64) -> list[Deviation]:

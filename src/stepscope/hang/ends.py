@@ -3,13 +3,17 @@ for each other."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 import numpy as np
 
 from stepscope.hang.waits import Meeting, Waits, members_of
 from stepscope.model.flight import COMPLETED, Flight
+
+#: Ranks from which the shortest ring is looked for.
+_MOST_STARTS = 64
+Node = int | Meeting
 
 
 class Ends(msgspec.Struct):
@@ -30,7 +34,7 @@ class Ends(msgspec.Struct):
     #: rings of ranks, smallest first
     rings: list[list[int]]
     #: by end, when the first call that waits for it was made
-    since: dict[int | Meeting, int]
+    since: dict[Node, int]
     #: by meeting, when the first call of those that are in it was made
     held_since: dict[Meeting, int]
 
@@ -53,12 +57,12 @@ def ends(flight: Flight, waits: Waits) -> Ends:
     come = sorted(meeting for meeting, absent in waits.absent.items() if not absent)
     full = [m for m in come if flight.timed or not any(_elsewhere(waits, r, unknown) for r in members_of(flight, m))]
     loose = [m for m in come if m not in set(full)]
-    ends = Ends(idle, stuck, blind, unseen, full, loose, _rings(waits, set(unseen)), {}, {})
+    ends = Ends(idle, stuck, blind, unseen, full, loose, _rings(waits, set(unseen), flight.timed), {}, {})
     for meeting, absent in waits.absent.items():
         rows = [row for rank, row in waits.came[meeting].items() if row in waits.running.get(rank, [])]
         when = min((int(flight.calls.created_ns[row]) for row in rows), default=0)
         ends.held_since[meeting] = when
-        held: Sequence[int | Meeting] = absent or [meeting]
+        held: Sequence[Node] = absent or [meeting]
         for end in held:
             ends.since[end] = min(ends.since.get(end, when), when)
     return ends
@@ -108,23 +112,47 @@ def waiting_in(flight: Flight, waits: Waits, meeting: Meeting) -> list[int]:
     return [r for r in members_of(flight, meeting) if meeting in waits.in_(r)]
 
 
-def _rings(waits: Waits, unseen: set[int]) -> list[list[int]]:
+def _shortest(nodes: set[Node], after: Callable[[Node], Sequence[Node]]) -> list[Node]:
+    """The shortest ring through ranks that are in one call each: breadth first, from each of them."""
+    best: list[Node] = []
+    single = {node for node in nodes if isinstance(node, tuple) or len(after(node)) == 1}
+    for start in sorted(node for node in single if isinstance(node, int))[:_MOST_STARTS]:
+        by: dict[Node, Node] = {}
+        queue: list[Node] = [start]
+        for node in queue:
+            if start in by:
+                break
+            for other in after(node):
+                if other in single and other not in by:
+                    by[other] = node
+                    queue.append(other)
+        if start not in by:
+            continue
+        ring = [start]
+        while (before := by[ring[-1]]) != start:
+            ring.append(before)
+        best = ring if not best or len(ring) < len(best) else best
+    return best
+
+
+def _rings(waits: Waits, unseen: set[int], timed: bool) -> list[list[int]]:
     """Ranks that wait for each other, from whom no way leads out but to ranks without a dump: whatever those do, the
-    ring stays. Strongly connected, by Tarjan's algorithm.
+    ring stays. Strongly connected, by Tarjan's algorithm. With timing a rank is known to be in its call, which needs
+    all its members: the shortest ring stays wherever else ranks on it wait, too.
 
     Ranks and meetings are both nodes, so that a meeting of thousands costs as many edges, not their product.
     """
-    number: dict[int | Meeting, int] = {}
-    low: dict[int | Meeting, int] = {}
-    open_: list[int | Meeting] = []
-    inside: set[int | Meeting] = set()
-    rings: list[list[int | Meeting]] = []
+    number: dict[Node, int] = {}
+    low: dict[Node, int] = {}
+    open_: list[Node] = []
+    inside: set[Node] = set()
+    rings: list[list[Node]] = []
 
-    def after(node: int | Meeting) -> Sequence[int | Meeting]:
+    def after(node: Node) -> Sequence[Node]:
         return waits.absent.get(node, []) if isinstance(node, tuple) else waits.in_(node)
 
     for root in waits.running:
-        work: list[tuple[int | Meeting, int]] = [(root, 0)] if root not in number else []
+        work: list[tuple[Node, int]] = [(root, 0)] if root not in number else []
         while work:
             node, at = work.pop()
             if at == 0:
@@ -147,6 +175,8 @@ def _rings(waits: Waits, unseen: set[int]) -> list[list[int]]:
                     inside.difference_update(ring)
                     if len(ring) > 1 and all(o in ring or o in unseen for m in ring for o in after(m)):
                         rings.append(ring)
+                    elif len(ring) > 1 and timed and (short := _shortest(set(ring), after)):
+                        rings.append(short)
                 if work:
                     above = work[-1][0]
                     low[above] = min(low[above], low[node])

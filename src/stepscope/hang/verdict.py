@@ -201,17 +201,19 @@ def _gone(flight: Flight, speed: Pace, who: Waits, stops: Ends) -> Verdict:
     Nothing says which. The set is that rank, those without a dump that it may wait for, and those in the call with it:
     a link among them may be dead.
     """
-    # One that is missing beside a rank that waits elsewhere may wait in that call itself.
-    alone = {m: absent for m, absent in who.absent.items() if absent and set(absent) <= set(flight.missing)}
-    ends_there = {rank for absent in alone.values() for rank in absent}
-    first = min(stops.unseen, key=lambda r: (r not in ends_there, stops.since.get(r, 0), r))
-    held = [m for m, absent in alone.items() if first in absent]
-    meeting = min(held, key=lambda m: (stops.held_since[m], m), default=_waited(who, [first]))
+    # One that is missing beside a rank that waits elsewhere may wait in that call itself; so may one that a single rank
+    # waits for, where others like that rank wait for ranks that wait further on.
+    alone = [m for m, absent in who.absent.items() if absent and set(absent) <= set(flight.missing)]
+    met = {m: len(members_of(flight, m)) - len(who.absent[m]) for m in alone}
+    meeting = min(alone, key=lambda m: (-met[m], stops.held_since[m], m), default=None)
+    near = stops.unseen if meeting is None else who.absent[meeting]
+    first = min(near, key=lambda r: (stops.since.get(r, 0), r))
+    meeting = meeting or _waited(who, [first])
     gone = {first}
     for group in flight.groups:
         if first in group.members and group.purpose != DEFAULT_GROUP:
             gone |= set(group.members) & set(flight.missing)
-    members = set(members_of(flight, meeting)) if meeting is not None else set()
+    members = {rank for m in alone if first in who.absent[m] for rank in members_of(flight, m)}
     others = sorted((gone | members) - {first})
     sure: Sure = "possible" if others else "likely"
     also = ("host-stopped", "gpu-stopped", "link-dead", *_UNLIKE)

@@ -170,6 +170,11 @@ class Flight(msgspec.Struct, dict=True):
         return [rank for rank in range(self.world) if rank not in there]
 
     @cached_property
+    def overflowed(self) -> frozenset[int]:
+        """Ranks whose ring no longer holds their first calls."""
+        return frozenset(dump.rank for dump in self.dumps if dump.overflowed)
+
+    @cached_property
     def timed(self) -> bool:
         """Whether any call on a GPU was seen to start: without timing a dump cannot tell running from enqueued."""
         calls = self.calls
