@@ -15,6 +15,7 @@ from typing import Literal
 import msgspec
 import numpy as np
 
+from stepscope.hang.evidence import like, of_its_stage, only_once_round
 from stepscope.hang.numbering import distinct, numbered
 from stepscope.model.flight import COALESCED, COMPLETED, I64, LOST, Calls, Flight, Frame, Signature, own_frames
 from stepscope.model.threshold import Threshold
@@ -104,36 +105,13 @@ def deviations(flight: Flight) -> list[Deviation]:
         if seen[int(rank[here])] >= _AHEAD.count or int(rows[here]) in certain:
             continue
         dues = at[number == usual[context[at[n]]]]
-        if not _of_its_stage(flight, rows, here, dues) or _only_once_round(flight, token, rank, here, dues):
+        if not of_its_stage(flight, rows, here, dues) or only_once_round(flight, token, rank, here, dues):
             continue
         kind = _kind(flight, rows, token, run, here, due)
         if kind is not None:
             seen[int(rank[here])] += 1
             found.append(Deviation(int(rank[here]), int(rows[here]), int(rows[due]), *kind))
     return sorted(found, key=lambda d: (int(calls.created_ns[d.call]), d.rank))
-
-
-def _of_its_stage(flight: Flight, rows: I64, here: int, dues: I64) -> bool:
-    """Where the call that was made or was due is a transfer: whether a rank of the same stage ever made what was due.
-    What a rank sends and receives depends on where it stands in the pipeline, whatever it does in between."""
-    calls = flight.calls
-    transfers = [row for row in (int(rows[here]), int(rows[dues[0]])) if calls.p2p[row]]
-    if not transfers:
-        return True
-    purpose = flight.groups[int(calls.group[transfers[0]])].purpose
-    stages = {r: g.members.index(r) for g in flight.groups if g.purpose == purpose for r in g.members}
-    own = stages.get(int(calls.rank[rows[here]]))
-    return any(stages.get(rank) == own for rank in np.unique(calls.rank[rows[dues]]).tolist())
-
-
-def _only_once_round(flight: Flight, token: I64, rank: I64, here: int, dues: I64) -> bool:
-    """Whether the rank alone shows what was due, and its ring does not hold two rounds of its program: the last pass of
-    a loop goes on otherwise than those before it. Of two whole rounds every call is there twice."""
-    own = int(rank[here])
-    if (rank[dues] != own).any() or own not in flight.overflowed:
-        return False
-    before = token[:here][rank[:here] == own]
-    return not len(before) or int(np.bincount(before)[before].min()) < 2
 
 
 def _by_line(flight: Flight, rows: I64, token: I64) -> list[Deviation]:
@@ -246,11 +224,19 @@ def _kind(
         missed.kind, missed.elements_in, missed.elements_out, missed.types,
     )  # fmt: skip
     stacks = bool(flight.stacks[int(calls.stack[did])])
-    same_site = stacks and own_frames(flight.stacks[int(calls.stack[did])]) == own_frames(
-        flight.stacks[int(calls.stack[was])]
-    )
+    lines = [own_frames(flight.stacks[int(calls.stack[n])]) for n in (did, was)]
+    same_site = stacks and lines[0] == lines[1]
     # With its stack a call that is also made elsewhere is one that came at the wrong time.
     elsewhere = stacks and int((token == token[here]).sum()) > 1
+    unlike_type = made.kind != missed.kind or made.types != missed.types
+    unlike = "mismatch-type" if unlike_type else "mismatch-size"
+    other: int | None = None
+    if stacks and not elsewhere and not same_site and (other := like(flight, rows, token, here)) is not None:
+        # Others make it from another branch of the same function.
+        token = np.where(token == token[here], token[other], token)
+        ahead, after, elsewhere = (
+            _following(token, run, due)[: None if due > here else here - due], _following(token, run, here), True,
+        )  # fmt: skip
     # A line may make calls of many sizes, one after the other.
     if elsewhere or (not same_site and token[here] in ahead[1:]):
         place = ahead.index(token[here], 1) if token[here] in ahead[1:] else _AHEAD.count
@@ -260,14 +246,16 @@ def _kind(
             unseen = len(after) <= place + 1 and not swapped
             also = ("mismatch-type",) * (unseen and same_group and not stacks)
             also += ("deadlock",) * (unseen and not same_group)
+            also += (unlike,) * (other is not None and same_group)
             return ("order" if same_group or not swapped else "deadlock"), not swapped, also
     if not same_group:
         return ("group", False, ()) if alike or same_site else None
     if calls.state[did] == COMPLETED and not calls.p2p[did]:
         return None  # all members made this very call
-    if stacks and flight.stacks[int(calls.stack[was])] and not same_site and made.kind != missed.kind:
-        return "order", token[due] not in after[1:], ("mismatch-type",)  # a line that was not its turn
-    if made.kind != missed.kind or made.types != missed.types:
+    if stacks and flight.stacks[int(calls.stack[was])] and not same_site and (unlike_type or made != missed):
+        # A line that was not its turn.
+        return "order", token[due] not in after[1:], (unlike,)
+    if unlike_type:
         return "type", False, ("mismatch-order",) * (not stacks and int((token == token[here]).sum()) > 1)
     if (made.elements_in, made.elements_out) != (missed.elements_in, missed.elements_out):
         known = int((token == token[here]).sum()) > 1
