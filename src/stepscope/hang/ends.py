@@ -128,7 +128,7 @@ def _shortest(nodes: set[Node], after: Callable[[Node], Sequence[Node]]) -> list
                     queue.append(other)
         if start not in by:
             continue
-        ring = [start]
+        ring: list[Node] = [start]
         while (before := by[ring[-1]]) != start:
             ring.append(before)
         best = ring if not best or len(ring) < len(best) else best

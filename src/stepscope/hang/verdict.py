@@ -181,7 +181,8 @@ def _ended(flight: Flight, speed: Pace, who: Waits, stops: Ends) -> Verdict:
     if stops.rings:
         ring = stops.rings[0]
         lost = any(_lost(flight, who, meeting) for rank in ring for meeting in who.in_(rank))
-        sure, also = ("possible", _UNLIKE) if lost else ("likely", ("mismatch-order",))
+        sure = "possible" if lost else "likely"
+        also: tuple[str, ...] = _UNLIKE if lost else ("mismatch-order",)
         return Verdict("deadlock", ring, sure, speed, also, next(iter(who.in_(ring[0])), None))
     if stops.unseen:
         return _gone(flight, speed, who, stops)

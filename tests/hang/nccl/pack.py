@@ -57,7 +57,7 @@ def files(job: Path) -> dict[str, bytes]:
             kept[path.name] = of_text(path.read_bytes())
         elif path.name == "train.log":
             lines = [line for line in of_text(path.read_bytes()).decode().splitlines() if _LOG.search(line)]
-            if lines and json.loads((job / "truth.json").read_text())["by"] == "watchdog" or "oom" in job.name:
+            if (lines and json.loads((job / "truth.json").read_text())["by"] == "watchdog") or "oom" in job.name:
                 kept["train.log"] = "\n".join(lines).encode() + b"\n"
     truth = json.loads((job / "truth.json").read_text())
     kept["truth.json"] = json.dumps({key: truth[key] for key in _TRUTH}).encode()
