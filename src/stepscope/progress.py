@@ -94,6 +94,16 @@ def phase(name: str) -> Iterator[None]:
         _depth.reset(deep)
 
 
+@contextmanager
+def within() -> Iterator[None]:
+    """What the block counts is a part of what is counted around it."""
+    deep = _depth.set(_depth.get() + 1)
+    try:
+        yield
+    finally:
+        _depth.reset(deep)
+
+
 def depth() -> int:
     """In how many phases the work at hand lies: a count in more of them is a part of one in fewer."""
     return _depth.get()

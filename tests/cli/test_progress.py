@@ -194,3 +194,14 @@ def test_where_there_is_little_room_the_text_is_shortened_and_not_the_time(width
     bar = re.search(r" [━╸╺ ]{16} 0:00:00 *$", line)
     assert bar is not None and "━" in bar[0] and line[2:].startswith("looking")
     assert ("…" in line) == (width < 120)
+
+
+def test_files_that_are_read_to_know_them_are_counted(tmp_path, heard):
+    simulate_to(Scenario(steps=2, layers=4), tmp_path, ("kineto",))
+    files = sorted(tmp_path.glob("*.json.gz"))
+    api.open(tmp_path, cache=False, jobs=1)
+    said = [what for what, *_ in heard]
+    assert [(what, done, total) for what, done, total in heard if what == "file"] == [
+        ("file", n, len(files)) for n in range(1, len(files) + 1)
+    ]
+    assert said.index("file") < said.index(f"reading {files[0].name}")

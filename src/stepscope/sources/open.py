@@ -67,16 +67,22 @@ def open_found(
     if len(openers) == 1:
         return [openers[0]()]
     sources = []
+    progress.report("opening files", 0, len(found))
     with ThreadPoolExecutor(min(_THREADS, len(found), os.cpu_count() or 1)) as pool:
         try:
             contexts = [copy_context() for _ in openers]  # threads would not know whether the files are still wanted
-            for source in pool.map(lambda context, opener: context.run(opener), contexts, openers):
+            for source in pool.map(lambda context, opener: context.run(_one_of_several, opener), contexts, openers):
                 sources.append(source)
                 progress.report("opening files", len(sources), len(found))
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
     return sources
+
+
+def _one_of_several(opener: Callable[[], Source]) -> Source:
+    with progress.within():
+        return opener()
 
 
 def opener_of(item: tuple[Path, Kind], *, nsys: str | None = None, wrap: Wrap | None = None) -> Callable[[], Source]:

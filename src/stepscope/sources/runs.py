@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
+from stepscope import progress
 from stepscope.errors import BadInput
 from stepscope.model.source import Source
 from stepscope.model.units import file_names
@@ -30,7 +31,11 @@ class _Capture(NamedTuple):
 
 def refuse_other_runs(sources: Sequence[Source]) -> None:
     """`BadInput` with the list of runs where the files are of several."""
-    captured = [_capture(s) for s in sources if s.info.recorded_ns is not None]
+    captured = []
+    for source in progress.each("file", sources):
+        with progress.within():  # a file of JSON is read whole to know when it was recorded
+            if source.info.recorded_ns is not None:
+                captured.append(_capture(source))
     if len(captured) < 2:
         return
     _refuse_copies([c for c in captured if c is not None])
