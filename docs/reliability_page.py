@@ -66,11 +66,32 @@ def page(table: Table, results: Path = RESULTS) -> Iterator[str]:
         ("soak", _soak),
         ("agents", _agents),
         ("snapshots", _snapshots),
+        ("runs", _runs),
     ):
         file = results / f"{name}.json"
         if file.is_file():
             yield from section(json.loads(file.read_text("utf-8")), table)
             yield ""
+
+
+def _runs(found: dict[str, Any], table: Table) -> Iterator[str]:
+    yield "## Runs with one fault or none"
+    yield ""
+    yield f"{found['runs']:,} simulated runs of {found['steps']} steps, of one rank or two, on hosts that are late at"
+    yield "random: each has spikes at random or every few steps, checkpoints or evaluations within steps or between"
+    yield "them, a second kind of steps, drift, or nothing. `diagnose` is asked once, and the seeds were new to it."
+    yield ""
+    yield from table(
+        ("what must be", "runs"),
+        [
+            (
+                "the fault is the first finding of the run, and its cost within 25 %",
+                f"{found['named']} of {found['faults']}",
+            ),
+            ("a healthy run has no finding of the run", f"{found['healthy'] - found['accused']} of {found['healthy']}"),
+        ],
+    )
+    yield f"The same runs again: `python tests/reliability/runs.py full {found['first_seed']}`."
 
 
 def _fuzz(found: dict[str, Any], table: Table) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """Random runs of 30 steps with one fault of the run or none: is it named, with its period and cost, and nothing else?
 
-python tests/reliability/runs.py [quick|full] [FIRST SEED]
+python tests/reliability/runs.py [quick|full] [FIRST SEED [--save]]
 
 Hosts are late at random, with a long tail. At least 98 % of the faults must be named, and at most 1 % of healthy runs
 accused.
@@ -8,6 +8,7 @@ accused.
 
 from __future__ import annotations
 
+import json
 import sys
 import tempfile
 import time
@@ -91,7 +92,7 @@ def wrong(given: Planted, told: list[tuple[str, float, str]]) -> str | None:
     return f"{told[0][1]:.2f} ms, not {given.costs_ms:.2f}" if off else None
 
 
-def main(scale: str = "full", first: str = "0") -> int:
+def main(scale: str = "full", first: str = "0", save: str = "") -> int:
     count, tried, bad, began = COUNT[scale], Counter[str](), Counter[str](), time.time()
     for seed in range(int(first), int(first) + count):
         given = planted(Random(seed))
@@ -103,6 +104,10 @@ def main(scale: str = "full", first: str = "0") -> int:
     named, accused = tried["faults"] - bad["faults"], bad["healthy"]
     print(f"{named} of {tried['faults']} faults named, {accused} of {tried['healthy']} healthy runs accused", end="")
     print(f", {time.time() - began:.0f} s", flush=True)
+    if save == "--save":
+        result = {"suite": "runs", "runs": count, "steps": STEPS, "first_seed": int(first), "faults": tried["faults"]}
+        result |= {"named": named, "healthy": tried["healthy"], "accused": accused}
+        (Path(__file__).parent / "results" / "runs.json").write_text(json.dumps(result, indent=1) + "\n")
     return int(named < NAMED * tried["faults"] or accused > ACCUSED * tried["healthy"])
 
 
