@@ -35,6 +35,7 @@ def test_a_norm_that_reads_its_rows_twice() -> None:
 @pytest.mark.parametrize(
     "kernels",
     [
+        pytest.param([(PADDING, 50, 264), (CONV, 90, 400), *[(CONV, 90, 400)] * 6], id="images of three channels"),
         pytest.param([(MOMENTS, 60, 80), (CONV, 90, 400)] * 3, id="moments of a group norm"),
         pytest.param([("at::native::vectorized_layer_norm_kernel<float>", 200, ROWS), (CONV, 90, 400)] * 3, id="fits"),
     ],

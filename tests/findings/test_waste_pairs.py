@@ -26,12 +26,13 @@ MISSED = {
     ): "of its own session: there its steps took 76 ms, not 54, without a profiler",
     ("lightning_cnn", "optimizer-loop", "nsys"): "0.6 ms, 74 % too much",
 }
-#: Findings on programs without a fault that nobody has read yet.
-UNREAD = {("accelerated", "mixtral-grouped")}
+#: Of one program without a fault, read by a person: grouped products of experts are no op of autocast, and run in float.
+READ = {("accelerated", "mixtral-grouped"): {"no-tensor-cores"}}
 #: Detectors of this kind; on programs without a fault what they find is small, or a person would find it, too.
 IDS = {
     *("attention-by-hand", "casts-and-copies", "memory-layout", "no-tensor-cores", "odd-shapes", "recomputation"),
-    *("slow-loss", "slow-optimizer", "unfused-kernels"),
+    *("slow-loss", "slow-optimizer", "unfused-kernels", "slow-algorithms", "slow-indexing", "experts-one-by-one"),
+    *("unused-forward", "unused-gradients"),
 }
 #: Norms and rotations of transformers' models are formulas, and compiling them gave what is promised
 #: (test_compiled_twin.py); logits are sliced, and a slice is copied.
@@ -81,8 +82,6 @@ def test_attention_is_named_on_a_gpu_that_nobody_knows(
 def test_a_healthy_program_has_no_large_finding_of_this_kind(
     program: str, fault: str, tool: str, tmp_path: Path
 ) -> None:
-    if (program, fault) in UNREAD:
-        pytest.xfail("nobody has read it yet")
     answer = new.healthy(program, fault, tool, tmp_path)
     large = {said.id for said in answer.faults if said.id in IDS and said.ns >= 0.05 * answer.step_ms * 1e6}
-    assert large <= FOUND_IN_HEALTHY.get(program, set()), answer.faults
+    assert large <= FOUND_IN_HEALTHY.get(program, set()) | READ.get((program, fault), set()), answer.faults

@@ -41,6 +41,12 @@ from stepscope.model.units import about
 
 ID = "odd-shapes"
 
+PADDED = Threshold(
+    50.0,
+    "% of the convolutions",
+    "images have three channels, which the first and last layers of every network have to pad",
+    ("tests/data/pairs", "tests/findings/test_odd_shapes.py"),
+)
 NORM_ROW = Threshold(
     1.6,
     "ns a row",
@@ -62,7 +68,7 @@ def claim(sequence: Sequence, free: Mask) -> F64:
     left = _products(sequence, free, device)
     names, profile = sequence.data.name[sequence.ops], sequence.data.profile
     padding = profile.names_with(_PADDED)[names]
-    if padding.any():
+    if _mostly_padded(sequence, padding):
         zeroed = sequence.kinds.are(Role.FILL) & ~sequence.data.is_kernel[sequence.ops]
         left[free & (padding | (zeroed & np.r_[padding[1:], False]))] = 0.0
     moments = profile.names_with(_MOMENTS)[names] & np.r_[profile.names_with(_NORMED)[names][1:], False]
@@ -72,6 +78,16 @@ def claim(sequence: Sequence, free: Mask) -> F64:
         rows_ns = launches(sequence.data, sequence.ops[at]).blocks * NORM_ROW.value * _TIMED_ON / device.units
         left[at] = np.clip((np.maximum(rest, rows_ns) - rest) / np.maximum(took, 1), 0.0, 1.0)
     return left
+
+
+def _mostly_padded(sequence: Sequence, padding: Mask) -> bool:
+    """Whether most convolutions have such a copy before or behind them."""
+    if not padding.any():
+        return False
+    kept = np.flatnonzero(~sequence.kinds.are(Role.FILL))
+    pads, convolution = padding[kept], (sequence.kinds.are(Role.CONVOLUTION) & sequence.kinds.matrix)[kept]
+    beside = np.r_[False, pads[:-1]] | np.r_[pads[1:], False]
+    return int((convolution & beside).sum()) >= PADDED.share * int(convolution.sum())
 
 
 def _products(sequence: Sequence, free: Mask, device: Gpu | None) -> F64:
