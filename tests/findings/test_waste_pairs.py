@@ -26,7 +26,7 @@ MISSED = {
     ): "of its own session: there its steps took 76 ms, not 54, without a profiler",
     ("lightning_cnn", "optimizer-loop", "nsys"): "0.6 ms, 74 % too much",
 }
-#: Of one program without a fault, read by a person: grouped products of experts are no op of autocast, and run in float.
+#: Of a program without a fault, read by a person: grouped products are not cast by autocast, and run in float.
 READ = {("accelerated", "mixtral-grouped"): {"no-tensor-cores"}}
 #: Detectors of this kind; on programs without a fault what they find is small, or a person would find it, too.
 IDS = {
@@ -39,6 +39,7 @@ IDS = {
 FOUND_IN_HEALTHY = {
     "hf_trainer": {"unfused-kernels"},
     "accelerated": {"unfused-kernels", "slow-loss"},
+    "ranks_trainer": {"unfused-kernels"},
 }
 
 
