@@ -52,3 +52,12 @@ def test_gradients_that_are_reduced_once_are_no_rounds(tool: str, tmp_path: Path
     """The twins accumulate four micro-batches, too, and reduce in the last."""
     answer = new.healthy("ranks_gpt", "none", tool, tmp_path)
     assert "repeated-reduction" not in {said.id for said in answer.faults}
+
+
+def test_a_host_that_is_late_and_slower_is_named_beside_one_other(tmp_path: Path) -> None:
+    """Of two ranks the late one launches 1.46 times as slowly, too: 3 ms before every block are not that."""
+    folder = new.unpacked("ranks_gpt", "python-before-blocks-on-rank-1", "torch", tmp_path)
+    profile = api.open(*(str(path) for path in sorted(folder.glob("rank[01].*"))), cache=False)
+    rows = profile.diagnose().rows.rows(named=True)
+    assert [row["ranks"] for row in rows if row["id"] == "late-node"] == ["1"]
+    assert [r["rank"] for r in api.analyse(profile, "stragglers").summary["stragglers"]] == [1]

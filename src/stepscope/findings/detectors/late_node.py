@@ -76,7 +76,7 @@ def late(case: Case) -> list[_Late]:
     if len(case.ranks) < 2:
         return []
     slow = slow_hosts(case).beside
-    table = pl.concat([_stretches(case, h) for r, h in hosts(case).items() if r not in slow])
+    table = pl.concat([_stretches(case, h, slow.get(r, 1.0)) for r, h in hosts(case).items()])
     begins = _begins(case)
     table = _beyond_usual(table, len(case.ranks)).filter(pl.col("over_there") > LATE_STRETCH.share * case.step_ns)
     over = dict(table.group_by("rank").agg(pl.col("over").sum()).iter_rows())
@@ -114,7 +114,7 @@ def _beyond_usual(table: pl.DataFrame, ranks: int) -> pl.DataFrame:
     nth = (ranks - 1) // 4 - (ranks - pl.len().cast(pl.Int64))
     usual = pl.when(nth >= 0).then(pl.col("there").sort().get(pl.max_horizontal(nth, 0))).otherwise(0)
     by_place = table.unique(["rank", "place"]).group_by("place").agg(usual.alias("usual"))
-    over = pl.col("there") - pl.col("usual")
+    over = (pl.col("there") - pl.col("slower") * pl.col("usual")).clip(0)
     return table.join(by_place, on="place", maintain_order="left").with_columns(
         over.alias("over_there"), (pl.col("ns") * over / pl.col("there")).round().cast(pl.Int64).alias("over")
     )
@@ -169,10 +169,13 @@ def _recorded_from(host: Host) -> bool:
     return not (host.start < host.begin).any()
 
 
-def _stretches(case: Case, host: Host) -> pl.DataFrame:
-    """Long stretches of a rank's host without a call: place, start, end, ns, and whether a copy of input follows."""
+def _stretches(case: Case, host: Host, slower: float) -> pl.DataFrame:
+    """Long stretches of a rank's host without a call: place, start, end, ns, and whether a copy of input follows.
+
+    On a host that is so many times slower than the others, those that are not long for that alone.
+    """
     data = host.data
-    least = int(LATE_STRETCH.share * case.step_ns)
+    least = int(slower * LATE_STRETCH.share * case.step_ns)
     busy = union(np.maximum(host.start, host.begin), np.maximum(host.stop, host.begin))
     free = gaps(busy.clip(host.begin, host.end), host.begin, host.end)
     long = (free.end - free.start) >= least
@@ -193,6 +196,7 @@ def _stretches(case: Case, host: Host) -> pl.DataFrame:
             "start": start,
             "end": end,
             "ns": end - start,
+            "slower": np.full(len(start), slower),
             "follows_input": _fetching(data, start, end),
         }
     )
