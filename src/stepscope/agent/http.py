@@ -54,5 +54,5 @@ def gone(context: Context[Any, Any] | None) -> Callable[[], bool]:
         request = None if context is None else context.request_context.request
     except (ValueError, LookupError):  # the tool was called from Python
         request = None
-    known: Callable[[], bool] | None = getattr(request, "scope", {}).get(_GONE)
-    return known or (lambda: False)
+    left: Callable[[], bool] | None = getattr(request, "scope", {}).get(_GONE)
+    return left or (lambda: False)

@@ -85,16 +85,16 @@ def description(name: str) -> dict[str, Any]:
     from stepscope.sql.catalogue import catalogue
     from stepscope.sql.macros import MACROS
 
-    known = catalogue()
+    by_name = catalogue()
     if name == "tables":
         text = SQL_TEXT.format(macros="; ".join(f"{m.call}: {m.doc}" for m in MACROS))
-        columns = {table.name: table.doc for table in known.values()}
+        columns = {table.name: table.doc for table in by_name.values()}
         return _described(name, "sql", text, columns=columns)
-    if name in known and name not in questions.names():
-        return _described(name, "table", known[name].doc, columns=_docs(known[name].columns))
+    if name in by_name and name not in questions.names():
+        return _described(name, "table", by_name[name].doc, columns=_docs(by_name[name].columns))
     wanted = name.strip().replace("_", "-")
     if wanted not in questions.names():
-        hint = meant(name, [*questions.names(), *known]) or "name an analysis or a table"
+        hint = meant(name, [*questions.names(), *by_name]) or "name an analysis or a table"
         raise Refused("unknown_analysis", f"nothing is called {name!r}", hint, call("list", what="analyses"))
     analysis = analysis_of(wanted)
     example = call("run", profile="PATH" if analysis.needs_profile else None, analysis=analysis.name, options={})

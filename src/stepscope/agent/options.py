@@ -71,13 +71,13 @@ def offered(analysis: Analysis) -> dict[str, dict[str, Any]]:
 
 def checked(analysis: Analysis, given: dict[str, Any], roots: Roots) -> dict[str, Any]:
     """The options as `api.analyse` takes them; files among them are below the roots."""
-    known = offered(analysis)
+    offers = offered(analysis)
     own = {o.name: o for o in analysis.options}
     values: dict[str, Any] = {}
     for key, value in given.items():
         name = key.lstrip("-").replace("-", "_")
-        if name not in known:
-            hint = meant(name, known) or f"it has {', '.join(known)}"
+        if name not in offers:
+            hint = meant(name, offers) or f"it has {', '.join(offers)}"
             raise Refused("unknown_option", f"{analysis.name}: no option {key!r}", hint, _describe(analysis))
         if value is None:
             continue
@@ -89,8 +89,8 @@ def checked(analysis: Analysis, given: dict[str, Any], roots: Roots) -> dict[str
             values[name] = TypeAdapter(kind).validate_python(value)
         except ValidationError as error:
             allowed = choices(kind)
-            said = f"give one of {', '.join(map(str, allowed))}" if allowed else error.errors()[0]["msg"]
-            raise Refused("bad_option", f"{name}={value!r} is not possible", said, _describe(analysis)) from None
+            expected = f"give one of {', '.join(map(str, allowed))}" if allowed else error.errors()[0]["msg"]
+            raise Refused("bad_option", f"{name}={value!r} is not possible", expected, _describe(analysis)) from None
         if option is not None and (option.effect is Effect.READS or takes_profile(option.type)):
             values[name] = _file(option, values[name], roots)
     return values

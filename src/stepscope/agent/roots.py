@@ -44,10 +44,10 @@ class Roots:
 
     def path(self, text: str) -> Path:
         """One file or folder that exists."""
-        found = self._expanded(text)
-        if len(found) != 1:
-            raise Refused("bad_argument", f"{text}: {len(found)} files match", "name one", self._files())
-        return found[0]
+        paths = self._expanded(text)
+        if len(paths) != 1:
+            raise Refused("bad_argument", f"{text}: {len(paths)} files match", "name one", self._files())
+        return paths[0]
 
     def shown(self, path: Path) -> str:
         """A path as agents may name it: relative to the first root that has it."""

@@ -53,14 +53,14 @@ class Server(MCPServer[Any]):
 
     async def _refuse_unknown(self, name: str, arguments: dict[str, Any]) -> None:
         """A tool or an argument that there is not: the SDK would leave it out, and answer something else."""
-        known = {tool.name: tool.input_schema["properties"] for tool in await self.list_tools()}
-        if name not in known:
+        schemas = {tool.name: tool.input_schema["properties"] for tool in await self.list_tools()}
+        if name not in schemas:
             raise Refused(
-                "unknown_tool", f"no tool {name}", f"there are {', '.join(known)}", call("list", what="analyses")
+                "unknown_tool", f"no tool {name}", f"there are {', '.join(schemas)}", call("list", what="analyses")
             )
         for key in arguments:
-            if key not in known[name]:
-                raise self._no_argument(name, key, list(known[name]), arguments)
+            if key not in schemas[name]:
+                raise self._no_argument(name, key, list(schemas[name]), arguments)
 
     def _no_argument(self, name: str, key: str, known: list[str], arguments: dict[str, Any]) -> Refused:
         again, hint = call("list", what="analyses"), f"it has {', '.join(known)}"

@@ -226,8 +226,8 @@ class Tools:
 
         def work(key: str) -> Asked:
             with self._desk.profiles.asked(profile) as opened:
-                known = {name: _answered(opened, *question) for name, question in asked_too.items()}
-                result = api.sql(opened, query, limit=MOST_ROWS, rank=rank, seconds=MOST_SECONDS, answers=known)
+                named = {name: _answered(opened, *question) for name, question in asked_too.items()}
+                result = api.sql(opened, query, limit=MOST_ROWS, rank=rank, seconds=MOST_SECONDS, answers=named)
             result.notes = [_first_rows() if note.code == "first-rows" else note for note in result.notes]
             paths = self._desk.opened(profile)
             words = [] if rank is None else flags({"rank": rank})

@@ -59,8 +59,8 @@ class Showing:
         if self.limit is not None or self.offset:
             result = result.paged(self.limit or 0, self.offset)
         if result.rows.height < result.total:
-            said = result.page or f"that matter most, {result.rows.height:,} of {result.total:,}; --top 0 for all"
-            result.notes = [*result.notes, noted("rows-not-shown", which=said)]
+            page = result.page or f"that matter most, {result.rows.height:,} of {result.total:,}; --top 0 for all"
+            result.notes = [*result.notes, noted("rows-not-shown", which=page)]
         return result
 
 
@@ -89,8 +89,8 @@ def analyse(
     valid = keywords(analysis)
     unknown = [k for k in options if k not in valid]
     if unknown:
-        known = meant(unknown[0], valid) or f"it has {', '.join(valid)}"
-        raise TypeError(f"{name}: no option {unknown[0]!r}; {known}")
+        hint = meant(unknown[0], valid) or f"it has {', '.join(valid)}"
+        raise TypeError(f"{name}: no option {unknown[0]!r}; {hint}")
     shown = Showing(sort, top, limit, offset)
     for option in analysis.options:
         if option.name in options:

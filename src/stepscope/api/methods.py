@@ -69,5 +69,5 @@ def _signature(analysis: questions.Analysis) -> inspect.Signature:
 
 def _chosen(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     """Its parameters that have defaults, as keywords."""
-    found = inspect.signature(function).parameters.values()
-    return {p.name: p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in found if p.default is not p.empty}
+    parameters = inspect.signature(function).parameters.values()
+    return {p.name: p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters if p.default is not p.empty}

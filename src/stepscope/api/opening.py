@@ -63,17 +63,17 @@ def open(  # the name that users see: stepscope.open
     given = [path for item in paths for path in ([item] if isinstance(item, str | Path) else item)]
     how: dict[str, Any] = {"cache": cache, "nsys": nsys, "taxonomy": taxonomy, "labels": labels}
     progress.report(_opening(given))
-    found = _opened(given, **how, jobs=jobs, cluster=cluster)
-    first, *others = (by_profiler := captures(found.sources))
+    opened = _opened(given, **how, jobs=jobs, cluster=cluster)
+    first, *others = (by_profiler := captures(opened.sources))
     if of_one_job:
         refuse_other_runs(by_profiler[first])
-    profile = found.profile(by_profiler[first])
+    profile = opened.profile(by_profiler[first])
     profile.captured = {name: len(sources) for name, sources in by_profiler.items()} if others else {}
     words = tuple(str(Path(path).absolute()) for path in given)
     profile.opened_with = words, {**how, "jobs": jobs, "cluster": cluster}
     for path in given:
         profile.add_notes(_on_stretches(Path(path)))
-    profile.others = {name: cache_result(partial(found.profile, by_profiler[name])) for name in others}
+    profile.others = {name: cache_result(partial(opened.profile, by_profiler[name])) for name in others}
     return profile
 
 

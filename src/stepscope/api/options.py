@@ -178,8 +178,8 @@ def choices(hint: Any) -> tuple[Any, ...] | None:
     if get_origin(hint) is Literal:
         return get_args(hint)
     if get_origin(hint) in (Union, UnionType):
-        found = [choices(part) for part in get_args(hint) if part is not type(None)]
-        return found[0] if len(found) == 1 else None
+        alternatives = [choices(part) for part in get_args(hint) if part is not type(None)]
+        return alternatives[0] if len(alternatives) == 1 else None
     return None
 
 

@@ -83,18 +83,18 @@ class Profile(model.Profile, Methods):
         """As the model's profile has them; and where two profilers recorded the job, which of them this is."""
         if not self.captured:
             return super().notes
-        told = " and ".join(f"{name} ({several(n, 'file')})" for name, n in self.captured.items())
-        return [noted("two-captures", both=told, first=next(iter(self.captured))), *super().notes]
+        both = " and ".join(f"{name} ({several(n, 'file')})" for name, n in self.captured.items())
+        return [noted("two-captures", both=both, first=next(iter(self.captured))), *super().notes]
 
     def map(self, function: Callable[..., T], *args: Any, **options: Any) -> list[T]:
         """As the model's profile does, by the workers that the profile was opened with."""
-        told = self._shared(function, args, options)
-        return told if told is not None else super().map(function, *args, **options)
+        shared = self._shared(function, args, options)
+        return shared if shared is not None else super().map(function, *args, **options)
 
     def gather(self, joined: Callable[[list[T]], T], function: Callable[..., T], *args: Any, **options: Any) -> T:
         """As the model's profile does, by the workers that the profile was opened with."""
-        told = self._shared(function, args, options, joined)
-        return joined(told) if told is not None else super().gather(joined, function, *args, **options)
+        shared = self._shared(function, args, options, joined)
+        return joined(shared) if shared is not None else super().gather(joined, function, *args, **options)
 
     def _shared(
         self,

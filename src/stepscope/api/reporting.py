@@ -46,8 +46,8 @@ class Page:
 
     @property
     def _command(self) -> str:
-        said = self.asker.command("report", *self.words)
-        return said.encode("utf-8", "replace").decode()  # file names need not be text
+        command = self.asker.command("report", *self.words)
+        return command.encode("utf-8", "replace").decode()  # file names need not be text
 
     def text(self, path: str | Path) -> str:
         """What a file of this name holds."""

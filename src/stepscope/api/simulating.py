@@ -24,9 +24,9 @@ def simulate(
     keywords are the options of that command, with underscores. Its files go into `folder`, else into a temporary one
     that is gone with the process. `truth.json` beside them has the answers that every command must give.
     """
-    known = [field.name for field in dataclasses.fields(Scenario) if field.name != "faults"]
-    if unknown := [name for name in job if name not in known]:
-        raise BadInput(f"simulate: no option {unknown[0]!r}", meant_of(unknown[0], known))
+    settable = [field.name for field in dataclasses.fields(Scenario) if field.name != "faults"]
+    if unknown := [name for name in job if name not in settable]:
+        raise BadInput(f"simulate: no option {unknown[0]!r}", meant_of(unknown[0], settable))
     faults = (fault,) if isinstance(fault, str) else tuple(fault)
     place = Path(folder) if folder is not None else temporary.temporary_folder() / "job"
     simulate_to(Scenario(faults=faults, **job), place, (written,))

@@ -73,17 +73,17 @@ def suspects_of(profile: Profile, window: WindowSpec, share: float, most: int) -
     whole = int(kinds["total"].sum())
     before = (kinds["total"].cum_sum() - kinds["total"]).to_numpy()
     heavy = kinds.head(min(max(most, 0), int(np.count_nonzero(before < share / 100 * whole))))
-    found = [_suspect(row, whole) for row in heavy.iter_rows(named=True)]
-    if not found:
+    suspects = [_suspect(row, whole) for row in heavy.iter_rows(named=True)]
+    if not suspects:
         raise BadInput(f"--share {share:g} and --most {most} leave no kernel to measure", "give more of both")
     same = kinds.filter(pl.col("function").is_in(heavy["function"].to_list()))
     return Suspects(
         data.rank,
         span.label,
-        found,
-        sum(kind.share_pct for kind in found),
-        same.height * max(kind.needed for kind in found),
-        min(kind.launches for kind in found),
+        suspects,
+        sum(kind.share_pct for kind in suspects),
+        same.height * max(kind.needed for kind in suspects),
+        min(kind.launches for kind in suspects),
     )
 
 

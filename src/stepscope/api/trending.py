@@ -16,15 +16,15 @@ from stepscope.sources.open import holds_profiles, natural_key
 
 def over(*paths: str | Path, **opening: Any) -> Trend:
     """The captures among `paths`: each is one, or a folder with a folder per capture, in the order of their names."""
-    found = [one for path in paths for one in _captures(Path(path))]
-    if len(found) < 2:
+    captures = [one for path in paths for one in _captures(Path(path))]
+    if len(captures) < 2:
         raise BadInput(
             f"--over {' '.join(map(str, paths))}: a trend takes two captures or more",
             "give a folder with one folder (or file) per capture, or several captures in their order",
         )
     answers: list[Captured | Unread] = []
-    names = _names(found)
-    for name, path in progress.each("captures", list(zip(names, found, strict=True))):
+    names = _names(captures)
+    for name, path in progress.each("captures", list(zip(names, captures, strict=True))):
         try:
             profile = opened(path, **opening)
             answers.append(captured(name, str(path), asker_of(profile.view(in_one_part=True), [str(path)])))

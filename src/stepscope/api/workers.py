@@ -210,8 +210,8 @@ class Sharing:
         """All files, opened by the crew."""
         sources = [DescribedSource(item[0], self._opening.opener(item)) for item in self._found]
         asked: list[tuple[Share, int, tuple[Any, ...]]] = [(share, len(share.files), ()) for share in self._shares]
-        told = [description for share in self._ask("opening files", asked, describe) for description in share]
-        for source, description in zip(sources, told, strict=True):
+        descriptions = [description for share in self._ask("opening files", asked, describe) for description in share]
+        for source, description in zip(sources, descriptions, strict=True):
             source.describe(description)
         return list(sources)
 

@@ -36,20 +36,20 @@ def python(program: str, spec: Spec) -> list[Check]:
         return [check(name, False, f"{program} is not there", "a Python", "name it in the command")]
     try:
         done = subprocess.run([program, "-c", _IMPORTS], capture_output=True, text=True, check=False, timeout=180)
-        found = json.loads(done.stdout.strip().splitlines()[-1])
+        answer = json.loads(done.stdout.strip().splitlines()[-1])
     except (OSError, subprocess.TimeoutExpired, ValueError, IndexError):
         return [check(name, False, f"{program} answers nothing", "a Python that runs", "run it by hand")]
     if not spec.by_steps:
-        return [check(name, True, found["python"], "any, as nothing starts by steps")]
-    if "torch" not in found:
+        return [check(name, True, answer["python"], "any, as nothing starts by steps")]
+    if "torch" not in answer:
         fix = "name the Python of the training environment; without torch, give --trigger none, nvtx=NAME or time=…"
-        return [check(name, False, found.get("error", "no torch"), "torch", fix)]
-    shown = f"Python {found['python']}, torch {found['torch']}" + ("" if found["cuda"] else " without a GPU")
+        return [check(name, False, answer.get("error", "no torch"), "torch", fix)]
+    shown = f"Python {answer['python']}, torch {answer['torch']}" + ("" if answer["cuda"] else " without a GPU")
     made = [check(name, True, shown, "torch")]
     fix = "take torch 2.0 or newer, or mark steps with stepscope.annotate"
-    made.append(check("torch's hooks", bool(found["hooks"]), "there" if found["hooks"] else "missing", "there", fix))
-    if "nsys" in spec.backends and (spec.trigger == "nvtx" or not found["cuda"]):
-        there = found["nvtx"]
+    made.append(check("torch's hooks", bool(answer["hooks"]), "there" if answer["hooks"] else "missing", "there", fix))
+    if "nsys" in spec.backends and (spec.trigger == "nvtx" or not answer["cuda"]):
+        there = answer["nvtx"]
         needed = "to start the capture (--trigger nvtx)" if spec.trigger == "nvtx" else "to write ranges without a GPU"
         found_text = "there" if there else "missing"
         made.append(check("nvtx package", there, found_text, needed, "pip install nvtx==0.2.10"))
@@ -87,9 +87,9 @@ def _clocks() -> list[Check]:
         return []
     slowed = {i: [r for r, v in zip(_SLOWED, row, strict=False) if v == "Active"] for i, row in enumerate(rows)}
     slowed = {i: reasons for i, reasons in slowed.items() if reasons}
-    found = "; ".join(f"GPU {i}: {', '.join(reasons)}" for i, reasons in slowed.items()) or "none is slowed down"
+    slow = "; ".join(f"GPU {i}: {', '.join(reasons)}" for i, reasons in slowed.items()) or "none is slowed down"
     fix = "look at cooling and power (nvidia-smi -q -d PERFORMANCE); figures of such a GPU are its own"
-    return [check("clocks", not slowed, found, "no GPU slowed down", fix, soft=True)]
+    return [check("clocks", not slowed, slow, "no GPU slowed down", fix, soft=True)]
 
 
 def _contained() -> bool:

@@ -163,8 +163,8 @@ def _output(argv: list[str]) -> tuple[bytes | None, str]:
     except (OSError, subprocess.TimeoutExpired) as error:
         return None, type(error).__name__
     if ran.returncode:
-        said = ran.stderr.decode("utf-8", "replace").strip().splitlines()
-        return None, said[-1] if said else f"exit {ran.returncode}"
+        lines = ran.stderr.decode("utf-8", "replace").strip().splitlines()
+        return None, lines[-1] if lines else f"exit {ran.returncode}"
     return ran.stdout, ""
 
 

@@ -69,14 +69,14 @@ def _head(torch: Any, dist: Any, backend: str, name: str) -> str:
         where = f"NCCL {version} on {torch.cuda.get_device_name()}"
     else:
         where = "gloo on CPUs: not what NCCL reaches between GPUs"
-    said = f"{SAID_BY}{where}, {ranks} ranks on {nodes} node{'s' if nodes > 1 else ''}, torch {torch.__version__}"
-    told = [f"{k}={v}" for k, v in sorted(os.environ.items()) if k.startswith("NCCL_") and len(v) < 80]
-    set_to = [f"# {' '.join(told)}"] if told else []
+    header = f"{SAID_BY}{where}, {ranks} ranks on {nodes} node{'s' if nodes > 1 else ''}, torch {torch.__version__}"
+    settings = [f"{k}={v}" for k, v in sorted(os.environ.items()) if k.startswith("NCCL_") and len(v) < 80]
+    set_to = [f"# {' '.join(settings)}"] if settings else []
     head = (
         "#       size         count      type      time     algbw     busbw\n"
         "#        (B)    (elements)                (us)    (GB/s)    (GB/s)"
     )
-    return "\n".join([said, f"# {name}_perf", *set_to, head])
+    return "\n".join([header, f"# {name}_perf", *set_to, head])
 
 
 def _measured(torch: Any, dist: Any, name: str, device: Any, least: int, most: int) -> list[str]:

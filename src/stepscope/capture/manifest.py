@@ -243,8 +243,8 @@ def of_folders(folders: Iterable[Path], backend: str | None = None) -> dict[str,
 
     Where `backend` is given, only of captures by that profiler.
     """
-    found = map(read, {folder.absolute(): folder for folder in folders}.values())
-    return merged(c for c in found if c is not None and backend in (None, c["scenario"].get("backend")))
+    manifests = map(read, {folder.absolute(): folder for folder in folders}.values())
+    return merged(c for c in manifests if c is not None and backend in (None, c["scenario"].get("backend")))
 
 
 def differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:

@@ -101,8 +101,8 @@ def _tick(sweep: Sweep) -> bool:
 
 
 def _hint(log: Path) -> str:
-    said = log.read_text("utf-8", "replace") if log.is_file() else ""
-    if "No module named 'torch'" in said:
+    output = log.read_text("utf-8", "replace") if log.is_file() else ""
+    if "No module named 'torch'" in output:
         return "name the Python of the training environment: --python PATH"
     return "NCCL needs a GPU for each rank: fewer with --nproc, or --backend gloo to try the way without GPUs"
 

@@ -104,16 +104,16 @@ class Measurement:
 
 def find(program: str) -> str:
     """The ncu to run; refused where there is none."""
-    found = shutil.which(program)
-    if found is None and program == "ncu":
+    program_path = shutil.which(program)
+    if program_path is None and program == "ncu":
         places = sorted(path for pattern in _PLACES for path in Path("/").glob(pattern.removeprefix("/")))
-        found = str(places[-1]) if places else None
-    if found is None:
+        program_path = str(places[-1]) if places else None
+    if program_path is None:
         raise BadInput(
             f"{program}: no Nsight Compute here",
             "install it and put it on the PATH, or give --ncu PATH; --dry-run prints the command for another machine",
         )
-    return found
+    return program_path
 
 
 def require_permission(parameters: Path = _PARAMETERS, status: Path = _STATUS) -> None:
@@ -142,15 +142,15 @@ def measure(wanted: Measurement, ncu: str) -> Path:
             )
     except OSError as error:
         raise BadInput(f"{ncu}: cannot be run ({error.strerror})", "check --ncu, and the folder of -o") from None
-    said = log.read_text("utf-8", "replace")
-    if _NO_PERMISSION in said:
+    text = log.read_text("utf-8", "replace")
+    if _NO_PERMISSION in text:
         raise _forbidden()
     if not wanted.report.exists():
-        lines = [line for line in said.splitlines() if line.strip()]
+        lines = [line for line in text.splitlines() if line.strip()]
         errors = [line for line in lines if line.startswith("==ERROR==")]
         last = (errors or lines or ["it printed nothing"])[-1].strip()
         status = f" (status {done.returncode})" if done.returncode else ""
-        if "No kernels were profiled" in said:
+        if "No kernels were profiled" in text:
             raise BadInput(
                 f"ncu measured nothing: no launch matched{status}",
                 "it may run other kernels, or fewer steps: --warmup 0, or another --from or --kernel; "

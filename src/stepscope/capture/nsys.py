@@ -43,17 +43,17 @@ class Nsys:
 
     def no_sampling(self) -> str | None:
         """Why the CPU cannot be sampled; None where it can, or nsys does not say."""
-        said = _ask(self._program, "status", "--environment") or ""
-        if not re.search(r"CPU Profiling Environment \(process-tree\): (?!OK)", said):
+        answer = _ask(self._program, "status", "--environment") or ""
+        if not re.search(r"CPU Profiling Environment \(process-tree\): (?!OK)", answer):
             return None
-        level = re.search(r"Paranoid Level = (\S+)", said)
+        level = re.search(r"Paranoid Level = (\S+)", answer)
         return f"nsys may not sample the CPU here (perf_event_paranoid {level[1] if level else 'not known'})"
 
     def no_gpu_metrics(self) -> str | None:
         """Why the GPU's counters cannot be sampled; None where they can."""
         name = "--gpu-metrics-devices" if self.has("--gpu-metrics-devices") else "--gpu-metrics-device"
-        said = _ask(self._program, "profile", f"{name}=help", failed=True) or ""
-        lines = [line.strip() for line in said.splitlines() if line.strip()]
+        help_text = _ask(self._program, "profile", f"{name}=help", failed=True) or ""
+        lines = [line.strip() for line in help_text.splitlines() if line.strip()]
         wrong = [n for n in lines if re.search(r"(?i)not found|not available|not supported|permission|privilege", n)]
         usable = [n for n in lines if re.match(r"\d+:|all:|cuda-visible", n)]
         return f"nsys says: {wrong[0]}" if wrong and not usable else None

@@ -78,12 +78,12 @@ def _lies_about(export: Path, values: list[str]) -> bool:
 def secrets_in(path: Path) -> list[str]:
     """Names of variables in an export or report whose values look like tokens or keys; never the values."""
     if path.is_dir():
-        found = _of_folder(path)
+        contents = _of_folder(path)
     elif path.suffix in _REPORTS:
-        found = _of_report(path)
+        contents = _of_report(path)
     else:
-        found = _of_database(path)
-    return sorted({name for name, value in found if value and looks_private(name, value)})
+        contents = _of_database(path)
+    return sorted({name for name, value in contents if value and looks_private(name, value)})
 
 
 def _of_database(export: Path) -> Iterator[tuple[str, str]]:

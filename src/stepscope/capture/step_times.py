@@ -45,8 +45,8 @@ def unprofiled_host(content: Mapping[str, Any]) -> float | None:
 
 def _alone(content: Mapping[str, Any]) -> list[float]:
     """Steps that count, each as the host saw it, without those that held something else."""
-    known = program_steps(content)
-    lengths = sorted(ns for ns, counts in zip(known.lengths_ns, known.counted, strict=True) if counts) if known else []
+    timed = program_steps(content)
+    lengths = sorted(ns for ns, counts in zip(timed.lengths_ns, timed.counted, strict=True) if counts) if timed else []
     return [ns for ns in lengths if ns <= _MORE * median_low(lengths)]
 
 

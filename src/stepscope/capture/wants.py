@@ -46,22 +46,22 @@ _SAMPLED = frozenset({"cpu", "stacks"})
 
 def parse(texts: Iterable[str]) -> tuple[str, ...]:
     """`--with stacks,memory --with cpu`."""
-    found = tuple(dict.fromkeys(w.strip() for text in texts for w in text.split(",") if w.strip()))
-    for want in found:
+    wants = tuple(dict.fromkeys(w.strip() for text in texts for w in text.split(",") if w.strip()))
+    for want in wants:
         if want not in WANTS:
             raise BadInput(f"--with {want}: not known", f"give {', '.join(WANTS)}")
-    return found
+    return wants
 
 
 def parse_torch(text: str | None) -> dict[str, bool]:
     """`with_flops,with_modules=false`."""
-    found = {}
+    options = {}
     for pair in filter(None, (text or "").split(",")):
         name, _, value = pair.partition("=")
         if name not in TORCH_ARGS or value.lower() not in ("", "true", "false"):
             raise BadInput(f"--torch-args {pair}: not known", f"give NAME or NAME=false of {', '.join(TORCH_ARGS)}")
-        found[name] = value.lower() != "false"
-    return found
+        options[name] = value.lower() != "false"
+    return options
 
 
 def nsys_options(wants: tuple[str, ...], nsys: Nsys | None = None) -> list[str]:
@@ -70,8 +70,8 @@ def nsys_options(wants: tuple[str, ...], nsys: Nsys | None = None) -> list[str]:
     made = [f"--sample={sampled}", f"--cpuctxsw={'process-tree' if 'cpu' in wants else 'none'}"]
     for option in (o for want in wants for o in _NSYS.get(want, ())):
         name, _, value = option.partition("=")
-        known = [n for n in _NAMES.get(name, (name,)) if nsys is None or nsys.has(n)]
-        made.append(f"{(known or [name])[0]}={value}")
+        names = [n for n in _NAMES.get(name, (name,)) if nsys is None or nsys.has(n)]
+        made.append(f"{(names or [name])[0]}={value}")
     return made
 
 

@@ -35,8 +35,8 @@ class Watchdog:
 
 def _environment() -> dict[str, str]:
     """With this package importable from wherever it is."""
-    found = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, found))}
+    paths = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
 
 def watch(token: str, folder: Path) -> None:

@@ -170,7 +170,7 @@ def _named(names: Names, or_files: bool = False) -> Completer:
         before, comma, last = incomplete.rpartition(",")
         if comma and os.environ.get(COMPLETE, "").startswith("fish"):
             return []  # click's function for fish cuts values at commas
-        found = [CompletionItem(before + comma + name) for name in names() if name.startswith(last)]
-        return found or (_files(param, context, incomplete) if or_files else [])
+        items = [CompletionItem(before + comma + name) for name in names() if name.startswith(last)]
+        return items or (_files(param, context, incomplete) if or_files else [])
 
     return complete

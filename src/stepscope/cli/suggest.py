@@ -36,8 +36,8 @@ def no_option(error: click.NoSuchOption) -> str:
     """The error, with an option that is close. Click suggests whatever is a little alike."""
     context = error.ctx
     params = context.command.get_params(context) if context is not None else []
-    known = [o for p in params for o in (*p.opts, *p.secondary_opts) if o.startswith("--")]
-    return f"{error.message} {_sentence(meant(error.option_name, known))}"
+    options = [o for p in params for o in (*p.opts, *p.secondary_opts) if o.startswith("--")]
+    return f"{error.message} {_sentence(meant(error.option_name, options))}"
 
 
 def _sentence(text: str | None) -> str:

@@ -61,22 +61,22 @@ class Order:
 
 def form_of(path: Path, to: str | None) -> Form:
     """The form that `to`, or else the ending of `path`, names; checked before any work is done."""
-    found: Form | None = None
+    wanted: Form | None = None
     if to is not None:
         if to not in FORMS:
             raise BadInput(f"--to {to}: no such form", f"give {', '.join(FORMS)}")
-        found = to
+        wanted = to
     name = path.name.lower()
-    found = found or next((form for ending, form in ENDINGS.items() if name.endswith(ending)), None)
-    if found is None:
+    wanted = wanted or next((form for ending, form in ENDINGS.items() if name.endswith(ending)), None)
+    if wanted is None:
         raise BadInput(f"-o {path}: the suffix names no format", f"end it in {', '.join(ENDINGS)}, or give --to")
     if not path.parent.is_dir():
         raise BadInput(f"-o {path}: no directory {path.parent}", "make it first")
-    if found == "parquet" and path.exists() and not (path / FOLDER_HEADER).is_file():
+    if wanted == "parquet" and path.exists() and not (path / FOLDER_HEADER).is_file():
         raise BadInput(f"-o {path}: already exists, and is not an export", "name a new folder")
-    if found != "parquet" and path.is_dir():
+    if wanted != "parquet" and path.is_dir():
         raise BadInput(f"-o {path}: is a directory", "name a file in it")
-    return found
+    return wanted
 
 
 def export(profile: Profile, path: Path, form: Form, order: Order = Order()) -> Exported:
@@ -93,8 +93,8 @@ def export(profile: Profile, path: Path, form: Form, order: Order = Order()) -> 
     if form == "parquet":
         rows = _whole(path, partial(parquet.write, content, others))
         return Exported(path, form, rows, _size(path), _notes(content))
-    found = order.diagnose(profile) if order.diagnose is not None and not order.anonymize else None
-    drawn = timeline(content, found.rows, found.window) if found is not None else timeline(content)
+    findings = order.diagnose(profile) if order.diagnose is not None and not order.anonymize else None
+    drawn = timeline(content, findings.rows, findings.window) if findings is not None else timeline(content)
     notes = _notes(content)
     del content  # what is drawn is all that is written
     budget.settle()

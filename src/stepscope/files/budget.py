@@ -177,8 +177,8 @@ def need_addresses() -> None:
     threads = int(os.environ.get("POLARS_MAX_THREADS") or 0) or os.cpu_count() or 1
     least = _LIBRARIES + threads * _PER_THREAD + LEAST
     if limit < least:
-        said = f"`ulimit -v` allows {limit >> 20} MiB of addresses, too little to work with"
-        raise BadInput(said, f"it takes {least >> 20} MiB here: raise it, or set it to unlimited")
+        reason = f"`ulimit -v` allows {limit >> 20} MiB of addresses, too little to work with"
+        raise BadInput(reason, f"it takes {least >> 20} MiB here: raise it, or set it to unlimited")
 
 
 def _most_addresses() -> int | None:

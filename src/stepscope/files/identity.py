@@ -83,12 +83,12 @@ def _named(before: Stamp, now: Stamp) -> bool:
 
 def _settled(path: Path) -> Stamp:
     """The stamp, taken when whatever is written next gets another: a file of just now is waited for, for a tick."""
-    found = stamp(path)
+    current = stamp(path)
     while (
         0
-        <= (left := max((max(f.written_ns, f.changed_ns) for f in found), default=0) + _TICK_NS - time.time_ns())
+        <= (left := max((max(f.written_ns, f.changed_ns) for f in current), default=0) + _TICK_NS - time.time_ns())
         <= _TICK_NS
     ):
         time.sleep(left / 1e9 + 0.0005)
-        found = stamp(path)
-    return found
+        current = stamp(path)
+    return current

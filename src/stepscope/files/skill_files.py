@@ -10,9 +10,9 @@ SKILLS = Path(__file__).parent.parent / "skills"
 
 def names() -> tuple[str, ...]:
     """Names of all skills, in the order in which one needs them."""
-    found = sorted(path.parent.name for path in SKILLS.glob("*/SKILL.md"))
+    folders = sorted(path.parent.name for path in SKILLS.glob("*/SKILL.md"))
     first = ("capture-profile", "analyze-profile")
-    return tuple(sorted(found, key=lambda n: (first.index(n) if n in first else len(first), n)))
+    return tuple(sorted(folders, key=lambda n: (first.index(n) if n in first else len(first), n)))
 
 
 def files_of(name: str) -> tuple[Path, ...]:

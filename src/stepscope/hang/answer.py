@@ -41,29 +41,29 @@ _MOST_STEPS = 12
 
 def hang(flight: Flight) -> Result:
     """Which rank, which call, why."""
-    found = verdict(flight)
-    listed = places(flight, found)
-    dumped = max((d.dumped_ns for d in flight.dumps if d.dated == found.pace.dated), default=NONE)
+    conclusion = verdict(flight)
+    listed = places(flight, conclusion)
+    dumped = max((d.dumped_ns for d in flight.dumps if d.dated == conclusion.pace.dated), default=NONE)
     table = [_row(place, dumped) for place in listed]
-    result = Result(rows(Row, table), notes=_notes(flight, found), command="hang")
+    result = Result(rows(Row, table), notes=_notes(flight, conclusion), command="hang")
     result.ranks, result.world = len(flight.dumps), flight.world
     result.summary = {
-        "verdict": found.kind,
-        "meaning": CLASSES[found.kind],
-        "culprits": found.ranks,
-        "sure": found.sure,
-        "also_possible": list(found.also),
-        "hung": found.kind not in NOT_HUNG,
-        "still_ns": found.pace.still_ns if found.pace.still_ns != NONE else None,
-        "call": _call(flight, found),
-        "culprit_call": _culprit_call(flight, found),
+        "verdict": conclusion.kind,
+        "meaning": CLASSES[conclusion.kind],
+        "culprits": conclusion.ranks,
+        "sure": conclusion.sure,
+        "also_possible": list(conclusion.also),
+        "hung": conclusion.kind not in NOT_HUNG,
+        "still_ns": conclusion.pace.still_ns if conclusion.pace.still_ns != NONE else None,
+        "call": _call(flight, conclusion),
+        "culprit_call": _culprit_call(flight, conclusion),
         "frames": [_frames(place) for place in listed if place.frames][:_MOST_STEPS],
-        "chain": _chain(flight, found),
-        "before": before(flight, found),
-        "logs": [{"text": fact.text, "file": fact.path} for fact in found.facts][:_MOST_STEPS],
+        "chain": _chain(flight, conclusion),
+        "before": before(flight, conclusion),
+        "logs": [{"text": fact.text, "file": fact.path} for fact in conclusion.facts][:_MOST_STEPS],
         "missing_ranks": flight.missing,
-        "record_next_time": advice(flight, found),
-        "statement": statement(flight, found, listed),
+        "record_next_time": advice(flight, conclusion),
+        "statement": statement(flight, conclusion, listed),
     }
     return result
 

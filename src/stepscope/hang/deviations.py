@@ -94,8 +94,8 @@ def deviations(flight: Flight) -> list[Deviation]:
     rare &= ~(calls.p2p & (calls.state == COMPLETED))[rows[at]]
     example = np.zeros(len(count), np.int64)
     example[number[::-1]] = at[::-1]
-    found = _by_line(flight, rows, token)
-    certain = {deviation.call for deviation in found}
+    lines = _by_line(flight, rows, token)
+    certain = {deviation.call for deviation in lines}
     seen: Counter[int] = Counter()
     for n in np.flatnonzero(rare).tolist():
         here, due = int(at[n]), int(example[usual[context[at[n]]]])
@@ -110,8 +110,8 @@ def deviations(flight: Flight) -> list[Deviation]:
         kind = _kind(flight, rows, token, run, here, due)
         if kind is not None:
             seen[int(rank[here])] += 1
-            found.append(Deviation(int(rank[here]), int(rows[here]), int(rows[due]), *kind))
-    return sorted(found, key=lambda d: (int(calls.created_ns[d.call]), d.rank))
+            lines.append(Deviation(int(rank[here]), int(rows[here]), int(rows[due]), *kind))
+    return sorted(lines, key=lambda d: (int(calls.created_ns[d.call]), d.rank))
 
 
 def _by_line(flight: Flight, rows: I64, token: I64) -> list[Deviation]:
@@ -258,8 +258,8 @@ def _kind(
     if unlike_type:
         return "type", False, ("mismatch-order",) * (not stacks and int((token == token[here]).sum()) > 1)
     if (made.elements_in, made.elements_out) != (missed.elements_in, missed.elements_out):
-        known = int((token == token[here]).sum()) > 1
-        return ("order", True, ("mismatch-size",)) if known else ("size", False, ())
+        recurs = int((token == token[here]).sum()) > 1
+        return ("order", True, ("mismatch-size",)) if recurs else ("size", False, ())
     return None
 
 

@@ -64,11 +64,11 @@ def pace(flight: Flight) -> Pace:
     if not len(times):
         return Pace("unknown", NONE, 0)
     pause = int(np.diff(times).max()) if len(times) > 1 else 0
-    known = [d for d in flight.dumps if d.dumped_ns != NONE]
+    with_time = [d for d in flight.dumps if d.dumped_ns != NONE]
     # Files are new where they are copies: what dumps themselves say goes before.
-    known = [d for d in known if d.dated != "file"] or known
-    dumped = [d.dumped_ns for d in known]
-    dated = known[0].dated if known else ""
+    with_time = [d for d in with_time if d.dated != "file"] or with_time
+    dumped = [d.dumped_ns for d in with_time]
+    dated = with_time[0].dated if with_time else ""
     before, last = _rounds(flight)
     if not dumped or max(dumped) < int(times[-1]) - _LEAST.ns:
         return Pace("unknown", NONE, pause, before, last)

@@ -32,7 +32,7 @@ def places(flight: Flight, verdict: Verdict) -> list[Place]:
     """Every rank of the job at its place; culprits first, then by how many stand there."""
     calls, who = flight.calls, verdict.waits
     assert who is not None
-    found: dict[tuple[object, ...], list[int]] = defaultdict(list)
+    rows_at: dict[tuple[object, ...], list[int]] = defaultdict(list)
     rows: dict[tuple[object, ...], int] = {}
     guilty = set(verdict.ranks)
     spoken = {stack.rank: stack.frames for stack in flight.threads if stack.thread in MAIN}
@@ -47,8 +47,8 @@ def places(flight: Flight, verdict: Verdict) -> list[Place]:
             state = "idle" if not pending else STATES[int(calls.state[row])]
             key = (role, state, *_spot(flight, row), spoken.get(rank, ()) if rank in guilty or not pending else ())
             rows.setdefault(key, row)
-        found[key].append(rank)
-    listed = [_place(flight, key, ranks, rows.get(key, NONE), spoken) for key, ranks in found.items()]
+        rows_at[key].append(rank)
+    listed = [_place(flight, key, ranks, rows.get(key, NONE), spoken) for key, ranks in rows_at.items()]
     return sorted(listed, key=lambda p: (p.role != "culprit", -len(p.ranks), p.ranks))
 
 

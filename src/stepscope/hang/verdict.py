@@ -77,9 +77,9 @@ def verdict(flight: Flight) -> Verdict:
 
 
 def _judged(flight: Flight, speed: Pace, who: Waits, stops: Ends) -> Verdict:
-    said = _said(flight, speed, who, stops)
-    if said is not None:
-        return said
+    stated = _said(flight, speed, who, stops)
+    if stated is not None:
+        return stated
     if speed.state in ("slow", "running"):
         ranks = stops.idle or stops.stuck if speed.state == "slow" else []
         return Verdict(speed.state, ranks[:1], "likely", speed)

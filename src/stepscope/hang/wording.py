@@ -66,22 +66,24 @@ def _place(place: Place) -> str:
 
 def before(flight: Flight, found: Verdict) -> list[str]:
     """What the last rounds were like."""
-    told = []
+    sentences = []
     speed = found.pace
     if speed.round_ns > 0:
-        told.append(f"a round took {about(speed.round_ns)} usually, and at most {about(speed.last_round_ns)} at last")
+        sentences.append(
+            f"a round took {about(speed.round_ns)} usually, and at most {about(speed.last_round_ns)} at last"
+        )
     calls = flight.calls
     done = np.flatnonzero(calls.state == COMPLETED)
     if len(done):
         last = int(done[::-1][np.argmax(calls.created_ns[done[::-1]])])
         group = flight.groups[int(calls.group[last])]
         text = flight.signatures[int(calls.signature[last])].text
-        told.append(f"the last call that was completed was {text} in {group.text}, call {int(calls.seq[last])}")
+        sentences.append(f"the last call that was completed was {text} in {group.text}, call {int(calls.seq[last])}")
     timeouts = [f for f in flight.facts if f.kind == "timeout"]
     if timeouts:
         ranks = sorted({rank for fact in timeouts for rank in fact.ranks})
-        told.append(f"the watchdog of {who_text(ranks)} reported a timeout: {timeouts[0].text}")
-    return told
+        sentences.append(f"the watchdog of {who_text(ranks)} reported a timeout: {timeouts[0].text}")
+    return sentences
 
 
 def advice(flight: Flight, found: Verdict) -> list[str]:

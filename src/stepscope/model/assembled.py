@@ -123,9 +123,9 @@ class Assembled:
             if index not in self._extents:
                 timed = index not in self.timeless_sources and "ops" in self._sources[index].tables()
                 self._extents[index] = _extent(self._sources[index].read("ops").frame) if timed else None
-        known = {index: extent for index, extent in self._extents.items() if extent is not None}
+        extents = {index: extent for index, extent in self._extents.items() if extent is not None}
         of_rank = self.ranks.select("rank", "source").iter_rows()
-        return {rank: known[source] for rank, source in of_rank if source in known}
+        return {rank: extents[source] for rank, source in of_rank if source in extents}
 
     def begins(self, *, reading: bool = True) -> dict[int, int]:
         """When the capture begins, by rank that has GPU ops; empty where that is not known without reading more."""

@@ -42,8 +42,8 @@ def several(kernels: pl.DataFrame) -> dict[int, str]:
     share = pl.col("len") / pl.col("len").max().over("proc")
     there = pl.col("device").is_between(0, _MOST_DEVICES)
     busy = kernels.filter(there).filter(share >= LEAST_SHARE.share).sort("proc", "device")
-    found = busy.group_by("proc", maintain_order=True).agg("device").filter(pl.col("device").list.len() > 1)
-    return {proc: ",".join(map(str, devices)) for proc, devices in found.iter_rows()}
+    on_several = busy.group_by("proc", maintain_order=True).agg("device").filter(pl.col("device").list.len() > 1)
+    return {proc: ",".join(map(str, devices)) for proc, devices in on_several.iter_rows()}
 
 
 class _Timeline(NamedTuple):
@@ -116,8 +116,8 @@ class DevicesApart:
     @cached_property
     def _devices(self) -> dict[int, list[int]]:
         """By process with several GPUs, their ordinals."""
-        told = self.source.processes().drop_nulls("devices").select("proc", "devices")
-        found = {proc: [int(d) for d in text.split(",")] for proc, text in told.iter_rows()}
+        listed = self.source.processes().drop_nulls("devices").select("proc", "devices")
+        found = {proc: [int(d) for d in text.split(",")] for proc, text in listed.iter_rows()}
         for devices in found.values():
             self.quality.note(noted("several-gpus", number=len(devices)))
         return found
@@ -170,7 +170,7 @@ class DevicesApart:
     def _of_others(self) -> dict[_Timeline, _OfOthers]:
         """By device: what is of the other devices of its process alone."""
         ops, calls = (self.source.read(t).frame for t in ("ops", "calls"))
-        found: dict[_Timeline, _OfOthers] = {}
+        by_timeline: dict[_Timeline, _OfOthers] = {}
         for proc, devices in self._devices.items():
             of_proc, made = ops.filter(pl.col("proc") == proc), calls.filter(pl.col("proc") == proc)
             ids, call_ids = (f["correlation"].fill_null(0).to_numpy() for f in (of_proc, made))
@@ -182,5 +182,5 @@ class DevicesApart:
                 apart = np.setdiff1d(np.concatenate([threads[d] for d in devices]), threads[device])
                 elsewhere = np.concatenate([ids[mine] for d, mine in on.items() if d != device])
                 called = call_ids[np.isin(tid, apart)]
-                found[_Timeline(proc, device)] = _OfOthers(apart, np.union1d(elsewhere, called))
-        return found
+                by_timeline[_Timeline(proc, device)] = _OfOthers(apart, np.union1d(elsewhere, called))
+        return by_timeline

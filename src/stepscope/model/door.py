@@ -208,8 +208,8 @@ class Door:
         bad: Mask | None = None
         for rows, why in flaws(frame, spec, self.processes().height, self.info.capture_ns):
             fresh = rows if bad is None else rows & ~bad
-            told = fresh if spec.name == "ops" and fresh.any() else None
-            example = "" if told is None else self._example_of(frame.filter(told), names)
+            worth_noting = fresh if spec.name == "ops" and fresh.any() else None
+            example = "" if worth_noting is None else self._example_of(frame.filter(worth_noting), names)
             self._left_out(spec, int(np.count_nonzero(fresh)), why, example)
             bad = rows if bad is None else bad | rows
             if bad.all():

@@ -70,12 +70,12 @@ def _ranks(ranks: Iterable[int | None]) -> str:
 def _gpu(members: list[WindowRow], begins: dict[int, int]) -> str:
     """How long the windows are on the GPU; of a single one, where it lies."""
     all_of = [(w.get("gpu_start_ns"), w.get("gpu_end_ns"), w.get("rank")) for w in members]
-    known = [(a, b, rank) for a, b, rank in all_of if a is not None and b is not None]
-    if not known:
+    spans = [(a, b, rank) for a, b, rank in all_of if a is not None and b is not None]
+    if not spans:
         return ", no GPU work"
-    lengths = sorted(b - a for a, b, _ in known)
+    lengths = sorted(b - a for a, b, _ in spans)
     short, long = duration(lengths[0]), duration(lengths[-1])
-    if len(known) == 1:
-        start, _, rank = known[0]
+    if len(spans) == 1:
+        start, _, rank = spans[0]
         return f": {short} of GPU time from {instant(start - begins[rank]) if rank in begins else '@' + instant(start)}"
     return f": {short} of GPU time" if short == long else f": {short} to {long} of GPU time each"

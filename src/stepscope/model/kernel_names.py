@@ -50,8 +50,8 @@ _GENERATED = (
 
 def short_names(names: pl.Series) -> pl.Series:
     """Short forms of `names`, one by one; nulls stay."""
-    found = {t: shorten(t) for t in names.drop_nulls().unique().to_list()}
-    return names.replace(found) if found else names
+    short = {t: shorten(t) for t in names.drop_nulls().unique().to_list()}
+    return names.replace(short) if short else names
 
 
 @cache

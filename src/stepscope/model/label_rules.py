@@ -74,8 +74,8 @@ class LabelRules:
         """What tells these rules from others: `default`, or the name with a hash of what they say."""
         if replace(self, name=None) == default():
             return _DEFAULT
-        said = hashlib.sha256(repr(replace(self, name=None)).encode()).hexdigest()[:8]
-        return f"{Path(self.name or 'own').name} ({said})"
+        digest = hashlib.sha256(repr(replace(self, name=None)).encode()).hexdigest()[:8]
+        return f"{Path(self.name or 'own').name} ({digest})"
 
     @property
     def any_micro_batch(self) -> str:
@@ -131,30 +131,30 @@ class _File:
             if preset not in names():
                 raise self._wrong("extends", f"no preset {preset!r}", f"presets are {', '.join(names())}")
             before = load(preset)
-        found: dict[str, Any] = {}
+        rules: dict[str, Any] = {}
         for key, value in data.items():
             if key in ("anchor", "step", "chunk", "first_pass", "stage"):
-                found[key] = self._pattern(value, key)
+                rules[key] = self._pattern(value, key)
             elif key == "steps":
-                found[key] = self._steps(value, before.steps)
+                rules[key] = self._steps(value, before.steps)
             elif key == "purpose":
                 stages = data.get("stage", before.stage)
                 own = [self._purpose(entry, k, stages) for k, entry in enumerate(self._tables(value, key))]
-                found["purposes"] = (*own, *before.purposes)
+                rules["purposes"] = (*own, *before.purposes)
             elif key == "micro_batch":
                 kinds = [self._micro_batch(entry, k) for k, entry in enumerate(self._tables(value, key))]
-                found["micro_batches"] = (*kinds, *before.micro_batches)
+                rules["micro_batches"] = (*kinds, *before.micro_batches)
             else:
-                known = "anchor, step, chunk, first_pass, stage, steps, purpose, micro_batch, extends"
-                raise self._wrong(key, "not a key", f"the keys are {known}")
-        return replace(before, **found)
+                allowed = "anchor, step, chunk, first_pass, stage, steps, purpose, micro_batch, extends"
+                raise self._wrong(key, "not a key", f"the keys are {allowed}")
+        return replace(before, **rules)
 
     def _steps(self, table: Any, before: Steps | None) -> Steps:
         if not isinstance(table, dict):
             raise self._wrong("steps", "not a table", "write [steps], and its keys below it")
-        known = [f.name for f in fields(Steps)]
-        if unknown := [k for k in table if k not in known]:
-            raise self._wrong(unknown[0], "not a key of [steps]", f"its keys are {', '.join(known)}")
+        allowed = [f.name for f in fields(Steps)]
+        if unknown := [k for k in table if k not in allowed]:
+            raise self._wrong(unknown[0], "not a key of [steps]", f"its keys are {', '.join(allowed)}")
         found = {key: self._pattern(value, key) for key, value in table.items()}
         return Steps(**found) if before is None else replace(before, **found)
 

@@ -36,10 +36,10 @@ def link(op_correlation: I64, call_correlation: I64) -> npt.NDArray[np.uint32]:
     enters the driver) the first row wins: calls are sorted by start, so that is the outermost.
     """
     calls = _rows(call_correlation > 0)
-    found = np.full(len(op_correlation), NO_CALL, dtype=np.uint32)
+    call = np.full(len(op_correlation), NO_CALL, dtype=np.uint32)
     ids = call_correlation[calls]
     if len(ids) == 0 or len(op_correlation) == 0:
-        return found
+        return call
     low, high = int(ids.min()), int(ids.max())
     ops = _rows((op_correlation >= low) & (op_correlation <= high))
     wanted = op_correlation[ops]
@@ -47,14 +47,14 @@ def link(op_correlation: I64, call_correlation: I64) -> npt.NDArray[np.uint32]:
     if high - low < _DENSE * (len(ids) + len(wanted)) + 1024:
         row_of = np.full(high - low + 1, NO_CALL, dtype=np.uint32)
         row_of[(ids - low)[::-1]] = rows[::-1]  # backwards, so that the first of equal ids is written last
-        found[ops] = row_of[wanted - low]
-        return found
+        call[ops] = row_of[wanted - low]
+        return call
     order = np.argsort(ids, kind="stable")
     at = np.searchsorted(ids, wanted, sorter=order)
     at[at == len(ids)] = 0
     hit = ids[order[at]] == wanted
-    found[ops] = np.where(hit, rows[order[at]], NO_CALL)
-    return found
+    call[ops] = np.where(hit, rows[order[at]], NO_CALL)
+    return call
 
 
 def nearest(

@@ -44,9 +44,9 @@ class Nesting:
 
     def enclosing(self, group: I64, at: I64) -> I64:
         """Row of the interval of `group` that encloses each moment `at`, NONE where there is none."""
-        found = np.full(len(at), NONE, dtype=np.int64)
+        owner = np.full(len(at), NONE, dtype=np.int64)
         if len(self.order) == 0:
-            return found
+            return owner
         groups = self.group[self.order]
         starts = self.start[self.order]
         bounds = np.flatnonzero(np.r_[True, groups[1:] != groups[:-1], True])
@@ -57,29 +57,29 @@ class Nesting:
                 edges = distinct(starts[first:last], self.end[self.order[first:last]])
                 latest = first + places(starts[first:last], edges) - 1
                 within = self._open_at(latest, np.full(len(edges), first), edges)
-                found[mine] = by_place(np.r_[NONE, within], edges, at[mine])
+                owner[mine] = by_place(np.r_[NONE, within], edges, at[mine])
                 continue
             latest = places(starts[first:last], at[mine]) - 1  # of those that started
             begun[mine] = np.where(latest >= 0, first + np.maximum(latest, 0), NONE)
             least[mine] = first
         asked = np.flatnonzero(begun != NONE)
-        found[asked] = self._open_at(begun[asked], least[asked], at[asked])
-        return found
+        owner[asked] = self._open_at(begun[asked], least[asked], at[asked])
+        return owner
 
     def _open_at(self, begun: I64, least: I64, at: I64) -> I64:
         """The same where it is known which interval started last by each moment, as a place, and where groups begin."""
-        found = np.full(len(at), NONE, dtype=np.int64)
+        owner = np.full(len(at), NONE, dtype=np.int64)
         live = np.arange(len(at))
-        found[live] = self.order[begun[live]]
+        owner[live] = self.order[begun[live]]
         for _ in range(_CLIMBS):  # to the first ancestor still open
-            live = live[self.end[found[live]] <= at[live]]
-            found[live] = self.parent[found[live]]
-            live = live[found[live] != NONE]
+            live = live[self.end[owner[live]] <= at[live]]
+            owner[live] = self.parent[owner[live]]
+            live = live[owner[live] != NONE]
             if not len(live):
-                return found
+                return owner
         open_still = Maxima(self.end[self.order]).last_above(begun[live], at[live])
-        found[live] = np.where(open_still >= least[live], self.order[np.maximum(open_still, 0)], NONE)
-        return found
+        owner[live] = np.where(open_still >= least[live], self.order[np.maximum(open_still, 0)], NONE)
+        return owner
 
 
 def _moments_of(group: I64, groups: I64, bounds: I64) -> Iterator[tuple[int, int, I64 | slice, int]]:

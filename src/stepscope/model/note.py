@@ -88,8 +88,8 @@ IMPOSSIBLE = ("rows-impossible", "values-unknown")
 def foremost(notes: Iterable[Note]) -> list[Note]:
     """Notes of records that contradict each other before all others, those of many ranks as one."""
     every = list(notes)
-    found = {code: [n for n in every if n.code == code] for code in CONTRADICTORY}
-    first = [alike[0] if len(alike) == 1 else _with_others(alike) for alike in found.values() if alike]
+    by_code = {code: [n for n in every if n.code == code] for code in CONTRADICTORY}
+    first = [alike[0] if len(alike) == 1 else _with_others(alike) for alike in by_code.values() if alike]
     return [*first, *(n for n in every if n.code not in CONTRADICTORY)]
 
 

@@ -233,9 +233,9 @@ class Profile(Assembled):
         by_source = self.by_source()
         if self._in_one_part or len(by_source) == 1:
             return [function(self, *args, **options)]
-        found = list(self.of_parts(by_source, function, *args, **options))
+        parts = list(self.of_parts(by_source, function, *args, **options))
         self.check()
-        return found
+        return parts
 
     def gather(
         self,

@@ -127,8 +127,8 @@ def world_of(ranks: pl.DataFrame) -> int | None:
 
 def gpu_name(ranks: pl.DataFrame, rank: int) -> str | None:
     """The name of a rank's GPU, where the trace has it."""
-    known = ranks["gpu"].filter(ranks["rank"] == rank).drop_nulls()  # asked per rank: nothing else is copied
-    return str(known[0]) if len(known) else None
+    gpus = ranks["gpu"].filter(ranks["rank"] == rank).drop_nulls()  # asked per rank: nothing else is copied
+    return str(gpus[0]) if len(gpus) else None
 
 
 def world_summary(ranks: pl.DataFrame) -> dict[str, int | str]:

@@ -162,10 +162,10 @@ class Result:
         last = offset + rows.height
         if rows.height:
             next_page = f"; --offset {last} for the next" if last < count else ""
-            said = f"{offset + 1:,}-{last:,} of {count:,}{next_page}"
+            shown = f"{offset + 1:,}-{last:,} of {count:,}{next_page}"
         else:
-            said = f"from {offset + 1:,} on: none, there are {count:,}"
-        return replace(self, rows=rows, top=self.top or 0, page=said if rows.height < count else None)
+            shown = f"from {offset + 1:,} on: none, there are {count:,}"
+        return replace(self, rows=rows, top=self.top or 0, page=shown if rows.height < count else None)
 
     def for_people(self) -> Result:
         """What a table or Markdown shows: of a long list the rows that matter, unless the user said how many."""

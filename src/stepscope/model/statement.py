@@ -39,11 +39,11 @@ def time_of(part: float, whole: float, ranks: int = 1) -> str:
 
 def most_in(parts: Mapping[str, float]) -> tuple[str, str] | None:
     """The largest part, and whether it is `most` of all or only `the largest part`; None where there is one at most."""
-    known = {name: size for name, size in parts.items() if size > 0}
-    if len(known) < 2:
+    sizes = {name: size for name, size in parts.items() if size > 0}
+    if len(sizes) < 2:
         return None
-    name = max(known, key=lambda k: known[k])
-    return name, "most" if 2 * known[name] > sum(known.values()) else "the largest part"
+    name = max(sizes, key=lambda k: sizes[k])
+    return name, "most" if 2 * sizes[name] > sum(sizes.values()) else "the largest part"
 
 
 def listed(texts: Iterable[str]) -> str:

@@ -75,8 +75,8 @@ def out_of_order(ops: pl.DataFrame, context: pl.Series | None = None) -> Mask | 
 
 
 def _out_of_order(ops: pl.DataFrame, context: pl.Series | None) -> Mask | None:
-    known = _on_a_stream(ops)
-    rows = None if known.all() else np.flatnonzero(known)
+    ordered = _on_a_stream(ops)
+    rows = None if ordered.all() else np.flatnonzero(ordered)
     if (ops.height if rows is None else len(rows)) < 2:
         return None
     columns = [ops[c] for c in ("proc", "device", "stream")]
@@ -105,8 +105,8 @@ def _out_of_order(ops: pl.DataFrame, context: pl.Series | None) -> Mask | None:
 def _on_a_stream(ops: pl.DataFrame) -> Mask:
     """Ops whose stream and launch are known. AMD's copies on stream 0 are those of all streams."""
     copies = ~ops["kind"].is_in(["kernel", "graph"]) & (ops["stream"] == 0)
-    known = ops["stream"].is_not_null() & ops["correlation"].is_not_null() & ~copies
-    return known.fill_null(False).to_numpy()
+    linked = ops["stream"].is_not_null() & ops["correlation"].is_not_null() & ~copies
+    return linked.fill_null(False).to_numpy()
 
 
 def _codes(columns: list[pl.Series]) -> I64:

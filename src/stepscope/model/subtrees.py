@@ -38,14 +38,14 @@ class Subtrees:
 
     def _extreme(self, own: I64, better: np.ufunc) -> I64:
         """Two slices of a power of two, of which all are known, cover any slice."""
-        found = np.empty(len(self._at), np.int64)
+        totals = np.empty(len(self._at), np.int64)
         power = np.frexp(self._stop - self._at)[1] - 1
         best, width = own[self._order], 1
         for k in range(int(power.max(initial=-1)) + 1):
             mine = np.flatnonzero(power == k)
-            found[mine] = better(best[mine], best[self._stop[mine] - width])
+            totals[mine] = better(best[mine], best[self._stop[mine] - width])
             best, width = better(best[:-width], best[width:]), 2 * width
-        return self._by_row(found)
+        return self._by_row(totals)
 
     def outermost(self, kind: I64) -> Mask:
         """Rows that are in no row of the same kind."""

@@ -82,14 +82,14 @@ def _broken(lines: list[str]) -> list[str]:
 
 def _notes(notes: Sequence[Note], others: Sequence[str] = ()) -> list[str]:
     """Notes, and `others` that say themselves what they are."""
-    told = listed(map(prose, [*others, *(f"note: {note}" for note in notes)]))
+    remarks = listed(map(prose, [*others, *(f"note: {note}" for note in notes)]))
     count = len(notes) + len(others)
-    return folded(f"{count} notes", told) if count > _MOST_NOTES else told
+    return folded(f"{count} notes", remarks) if count > _MOST_NOTES else remarks
 
 
 def _said(result: Result) -> list[str]:
-    said = result.summary.get(STATEMENT)
-    return [f"**{prose(said)}**"] if said else []
+    statement = result.summary.get(STATEMENT)
+    return [f"**{prose(statement)}**"] if statement else []
 
 
 def _rows(rows: pl.DataFrame, begins: dict[int, int]) -> list[str]:

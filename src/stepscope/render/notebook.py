@@ -22,7 +22,7 @@ _OF_FINDINGS = ("title", "ranks", "recoverable_ns", "share_pct", "cause", "evide
 
 def answer_html(result: Result) -> str:
     """What was asked of what, the window, the rows that matter, the figures over all of them, notes, the statement."""
-    said = result.summary.get(STATEMENT)
+    statement = result.summary.get(STATEMENT)
     above = [f"<b>{escape(result.command)}</b>: {escape(heading.source_line(result))}"]
     above += [f"window: {escape(line)}" for line in heading.window_lines(result)]
     shown = narrowed(result).for_people()
@@ -37,7 +37,7 @@ def answer_html(result: Result) -> str:
             table_html(columns(rows)) if rows.height else "<p>(no rows)</p>",
             *(f"<p>{escape(line)}</p>" for line in below if line),
             _listed(result.notes_below),
-            f"<p><b>{escape(said)}</b></p>" if said else "",
+            f"<p><b>{escape(statement)}</b></p>" if statement else "",
         ]
     )
 
@@ -45,12 +45,12 @@ def answer_html(result: Result) -> str:
 def profile_html(ranks: pl.DataFrame, files: Sequence[str], notes: Sequence[str]) -> str:
     """Which files, which ranks on which GPUs, and what reading them had to say."""
     named = ", ".join(files[:4]) + (f" and {len(files) - 4} more" if len(files) > 4 else "")
-    told = ranks.select(c for c in _OF_RANKS if ranks[c].null_count() < ranks.height)
+    described = ranks.select(c for c in _OF_RANKS if ranks[c].null_count() < ranks.height)
     left = ranks.height - _MOST_RANKS
     return "".join(
         [
             f"<p><b>Profile</b> of {ranks.height} rank{'s' * (ranks.height != 1)}: {escape(named)}</p>",
-            table_html(columns(told.head(_MOST_RANKS))),
+            table_html(columns(described.head(_MOST_RANKS))),
             f"<p>… and {left} more ranks</p>" if left > 0 else "",
             _listed(notes),
         ]

@@ -37,8 +37,8 @@ def narrowed(result: Result) -> Result:
         empty = [c for c in _OF_REPORT if c in rows.columns and not rows[c].count()]
         if "achieved_occupancy_pct" in rows.columns and "achieved_occupancy_pct" not in empty:
             empty.append("occupancy_pct")  # the estimate of what is measured here
-        told = "torch_op" in rows.columns and "torch_op" not in empty  # names need the room
-        return replace(result, rows=rows.drop({*empty, *(_FOR_ROOM if told else ())}, strict=False))
+        has_ops = "torch_op" in rows.columns and "torch_op" not in empty  # names need the room
+        return replace(result, rows=rows.drop({*empty, *(_FOR_ROOM if has_ops else ())}, strict=False))
     if "roof_pct" not in result.rows.columns:
         return result
     kept = [name for name in _SHOWN if name in result.rows.columns]

@@ -260,15 +260,15 @@ def _repeats(table: pl.DataFrame, rows: pl.DataFrame) -> bool:
     if table.height != rows.height or not values or not set(values) <= set(rows.columns):
         return False
     keys = table[""].to_list() if "" in table.columns else []
-    known = any(rows[name].cast(pl.String, strict=False).to_list() == keys for name in rows.columns) if keys else True
+    keyed = any(rows[name].cast(pl.String, strict=False).to_list() == keys for name in rows.columns) if keys else True
     # Shares of a sum that was added up in another order differ in the last digit.
     nearly = [pl.col(pl.Float64).round(9)]
-    return known and table.select(values).with_columns(nearly).equals(rows.select(values).with_columns(nearly))
+    return keyed and table.select(values).with_columns(nearly).equals(rows.select(values).with_columns(nearly))
 
 
 def _pairs(values: dict[str, Any], begins: dict[int, int]) -> str:
     """Values by name; points in time count from the capture's beginning, where all ranks have one."""
     begin = next(iter(begins.values())) if len(set(begins.values())) == 1 else 0
     timed = {k: v - begin if str(k).endswith(INSTANTS) and isinstance(v, int) else v for k, v in values.items()}
-    said = {k: show(str(k), v) for k, v in timed.items()}
-    return " · ".join(f"{header(str(k))} {text}" for k, text in said.items() if text)  # an empty list says nothing
+    texts = {k: show(str(k), v) for k, v in timed.items()}
+    return " · ".join(f"{header(str(k))} {text}" for k, text in texts.items() if text)  # an empty list says nothing

@@ -63,7 +63,7 @@ def to_html(trend: Trend, command: str) -> str:
     first, last = trend.captures[0], trend.captures[-1]
     change = (last.step_ns - first.step_ns) / first.step_ns * 100 if first.step_ns else 0.0
     ends = [f"{about(one.step_ns)} ({one.name})" for one in (first, last)]
-    said = f"The step went from {ends[0]} to {ends[1]}, {change:+.1f} %."
+    change_text = f"The step went from {ends[0]} to {ends[1]}, {change:+.1f} %."
     charts = "".join(
         _chart(trend.captures, title, figure, write, colour) for title, _, figure, write, colour in _FIGURES
     )
@@ -71,7 +71,7 @@ def to_html(trend: Trend, command: str) -> str:
     _, lacking = _columns(trend.captures)
     without = f"; {lacking}" if lacking else ""
     body = (
-        f"<main><h1>{len(trend.captures)} captures over time</h1><p>{escape(said)}</p>"
+        f"<main><h1>{len(trend.captures)} captures over time</h1><p>{escape(change_text)}</p>"
         f'<div class="charts">{charts}</div>'
         f"<h2>Findings that came and went</h2>{_scroll('findings by capture', _findings(trend, names))}"
         f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in trend.changes())}</ul>"
@@ -134,10 +134,10 @@ def _chart(
 ) -> str:
     """A line from capture to capture, from zero; where a capture lacks the figure, there is a gap."""
     values = [figure(one) for one in captures]
-    known = [value for value in values if value is not None]
-    if not any(known):
+    present = [value for value in values if value is not None]
+    if not any(present):
         return ""  # a line at zero shows nothing; the table says what was not recorded
-    most = max(*known, 1e-9)
+    most = max(*present, 1e-9)
     step = (_WIDTH - 2 * _LEFT) / max(len(values) - 1, 1)
     points = [
         None if v is None else (_LEFT + k * step, _TOP + (_HEIGHT - _BOTTOM - _TOP) * (1 - v / most))
@@ -160,9 +160,9 @@ def _chart(
             marks += f'<text class="value" {at} y="{y - 8:.1f}">{write(value)}</text>'
             marks += f'<text {at} y="{_HEIGHT - 6}">{escape(captures[k].name[:16])}</text>'
     base = f'<line x1="0" x2="{_WIDTH}" y1="{_HEIGHT - _BOTTOM}" y2="{_HEIGHT - _BOTTOM}" style="stroke:var(--line)"/>'
-    told = ", ".join(map(write, known))
+    written = ", ".join(map(write, present))
     return (
-        f"<figure><figcaption><b>{title}</b><span class=dim>last: {write(known[-1])}</span></figcaption>"
-        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{title}: {told}">'
+        f"<figure><figcaption><b>{title}</b><span class=dim>last: {write(present[-1])}</span></figcaption>"
+        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{title}: {written}">'
         f"{base}{lines}{marks}</svg></figure>"
     )

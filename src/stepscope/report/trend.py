@@ -46,9 +46,9 @@ class Trend(Struct, frozen=True):
         ids = dict.fromkeys(key for one in self.captures for key in one.findings)
         rows = []
         for key in ids:
-            told = [one.findings.get(key) for one in self.captures]
-            title = next(found[0] for found in reversed(told) if found)
-            rows.append((key, title, [found[1] if found else None for found in told]))
+            findings = [one.findings.get(key) for one in self.captures]
+            title = next(found[0] for found in reversed(findings) if found)
+            rows.append((key, title, [found[1] if found else None for found in findings]))
         return sorted(rows, key=lambda row: (-max(ns for ns in row[2] if ns is not None), row[0]))
 
     def changes(self) -> list[str]:
@@ -58,8 +58,8 @@ class Trend(Struct, frozen=True):
             came = [key for key in after.findings if key not in before.findings]
             went = [key for key in before.findings if key not in after.findings]
             if came or went:
-                said = [f"came: {', '.join(came)}"] * bool(came) + [f"went: {', '.join(went)}"] * bool(went)
-                lines.append(f"{before.name} → {after.name}: {'; '.join(said)}")
+                changes = [f"came: {', '.join(came)}"] * bool(came) + [f"went: {', '.join(went)}"] * bool(went)
+                lines.append(f"{before.name} → {after.name}: {'; '.join(changes)}")
         return lines
 
 

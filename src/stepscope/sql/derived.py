@@ -114,8 +114,8 @@ def _origins(profile: Profile) -> Made:
                 "stage": data.stage_of(ops),
             }
         )
-        known = [pl.when(linked).then(pl.col(c)).alias(c) for c in ("launched_ns", "tid", "call")]
-        frames.append(frame.with_columns(*known, _stage()))
+        columns = [pl.when(linked).then(pl.col(c)).alias(c) for c in ("launched_ns", "tid", "call")]
+        frames.append(frame.with_columns(*columns, _stage()))
     return pl.concat(frames), []
 
 
@@ -151,17 +151,17 @@ def _exposures(profile: Profile) -> Made:
 
 
 def _meetings(profile: Profile) -> Made:
-    found = across(profile)
-    table = table_of(found).with_columns(pl.col("group").alias("communicator"))
-    return table.select(c.name for c in _MEETINGS), found.notes
+    sides = across(profile)
+    table = table_of(sides).with_columns(pl.col("group").alias("communicator"))
+    return table.select(c.name for c in _MEETINGS), sides.notes
 
 
 def _arrivals(profile: Profile) -> Made:
-    found = across(profile)
-    sides = found.matched.sides.select("meeting", "rank", pl.col("op").cast(pl.Int64))
-    wait = np.maximum(found.last[found.meeting] - found.start, 0)
-    times = {"start_ns": found.start, "end_ns": found.end, "wait_ns": wait}
-    return sides.with_columns(pl.Series(name, values) for name, values in times.items()), found.notes
+    meetings = across(profile)
+    sides = meetings.matched.sides.select("meeting", "rank", pl.col("op").cast(pl.Int64))
+    wait = np.maximum(meetings.last[meetings.meeting] - meetings.start, 0)
+    times = {"start_ns": meetings.start, "end_ns": meetings.end, "wait_ns": wait}
+    return sides.with_columns(pl.Series(name, values) for name, values in times.items()), meetings.notes
 
 
 _WINDOWS = (

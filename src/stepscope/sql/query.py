@@ -104,10 +104,10 @@ def _answered(
             one.begin()
             until = None if seconds is None else time.monotonic() + seconds
             one.send(text=text, folder=str(folder))
-            said = one.reply(seconds)
-            if "tables" in said:
+            reply = one.reply(seconds)
+            if "tables" in reply:
                 try:
-                    tables, notes = _tables(profile, said, answers)
+                    tables, notes = _tables(profile, reply, answers)
                 except StepscopeError as error:
                     failed = error
                     one.send()
@@ -115,15 +115,15 @@ def _answered(
                     files = {name: _written(frame, folder / f"{name}.arrow") for name, frame in tables.items()}
                     memory = min(max(left, _LEAST_BYTES), _MOST_BYTES)
                     one.send(tables=files, memory=memory, limit=limit)
-                    said = one.reply(None if until is None else max(until - time.monotonic(), 0))
+                    reply = one.reply(None if until is None else max(until - time.monotonic(), 0))
     except TimeoutError:
         hint = "ask for less, aggregate first, or give more with --timeout"
         raise BadInput(f"the query was stopped after {seconds:g} s", hint) from None
     except BrokenPipeError as gone:
-        said = {"gone": str(gone)}
+        reply = {"gone": str(gone)}
     if failed is not None:
         raise failed
-    return _rows(said, folder), notes
+    return _rows(reply, folder), notes
 
 
 def _rows(said: dict[str, Any], folder: Path) -> pl.DataFrame:
@@ -155,19 +155,19 @@ def _tables(
     profile: Profile, mentioned: Mapping[str, Collection[str]], answers: Mapping[str, pl.DataFrame]
 ) -> tuple[dict[str, pl.DataFrame], list[Note]]:
     """What the query mentions, and the tables that its functions read."""
-    known = catalogue()
+    tables = catalogue()
     frames: dict[str, pl.DataFrame] = {}
     notes: list[Note] = []
     for name in mentioned["tables"]:
         if name in answers:
             frames[name] = answers[name]
             continue
-        if name not in known:
+        if name not in tables:
             if name in mentioned["named"]:
                 continue
-            raise BadInput(f"no table {name}", f"there are {', '.join((*answers, *known))}")
+            raise BadInput(f"no table {name}", f"there are {', '.join((*answers, *tables))}")
         try:
-            frames[name], about = known[name].make(profile)
+            frames[name], about = tables[name].make(profile)
         except CannotAnswer:
             if name in mentioned["named"]:  # a WITH of that name, most likely
                 continue

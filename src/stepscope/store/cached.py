@@ -79,11 +79,11 @@ class CachedSource:
         weakref.finalize(self, disk.release, self._key)
         self._processes: pl.DataFrame | None = None
         self._rows: dict[str, int] = {}
-        known = self._load("source", _About, {"processes": PROCESSES})
-        if known is None or not known[0].tables <= TABLES.keys():
+        kept = self._load("source", _About, {"processes": PROCESSES})
+        if kept is None or not kept[0].tables <= TABLES.keys():
             self.info = self._open().info
             return
-        about, frames = known
+        about, frames = kept
         self._processes = frames["processes"]
         self._tables = about.tables
         # Everything but the file's name is in its content; the file may have been renamed. Sources differ in whether
@@ -119,15 +119,15 @@ class CachedSource:
             name = f"{table}.{part}"
             if name in self._writing:
                 self._writing.pop(name).result()
-            known = self._load(name, _Notes, {"frame": TABLES[table].part(part), "names": {"name": pl.String}})
-            if known is not None and self._rows.setdefault(table, known[1]["frame"].height) == known[1]["frame"].height:
-                self._note([said.note() for said in known[0].notes])
+            kept = self._load(name, _Notes, {"frame": TABLES[table].part(part), "names": {"name": pl.String}})
+            if kept is not None and self._rows.setdefault(table, kept[1]["frame"].height) == kept[1]["frame"].height:
+                self._note([said.note() for said in kept[0].notes])
                 if part == "core":
-                    rows = known[1].get("rows")
+                    rows = kept[1].get("rows")
                     self._admissions[table] = Admission(
-                        known[0].delivered, None if rows is None else rows["row"].to_numpy()
+                        kept[0].delivered, None if rows is None else rows["row"].to_numpy()
                     )
-                return Chunk(known[1]["frame"], known[1]["names"].to_series())
+                return Chunk(kept[1]["frame"], kept[1]["names"].to_series())
             chunk, notes = self._ask(lambda inner: inner.read(table, part))
             self._rows[table] = chunk.frame.height
             meta: dict[str, Any] = {"notes": [n.data() for n in notes]}
@@ -144,11 +144,11 @@ class CachedSource:
         self, name: str, form: type[M], frames: dict[str, dict[str, Dtype]]
     ) -> tuple[M, dict[str, pl.DataFrame]] | None:
         """What was saved, where it has the form in which it is saved; None where it is to be read afresh."""
-        found = self._store.load(self._key, name)
-        if found is None or any(n not in found[1] or found[1][n].schema != pl.Schema(s) for n, s in frames.items()):
+        stored = self._store.load(self._key, name)
+        if stored is None or any(n not in stored[1] or stored[1][n].schema != pl.Schema(s) for n, s in frames.items()):
             return None
         try:
-            return msgspec.convert(found[0], form), found[1]
+            return msgspec.convert(stored[0], form), stored[1]
         except msgspec.ValidationError:
             return None
 

@@ -169,8 +169,8 @@ def _get(data: mmap.mmap, packed: _Column, rows: int) -> pl.Series:
     if dtype is None:
         column = pl.Series(packed.name, values, dtype=_DTYPES[packed.kind])
     else:  # codes become an enum by looking them up: casts between the two differ from one Polars to the next
-        known = pl.Series(packed.name, packed.categories, dtype=dtype)
-        column = known.gather(values) if rows else pl.Series(packed.name, [], dtype=dtype)
+        categories = pl.Series(packed.name, packed.categories, dtype=dtype)
+        column = categories.gather(values) if rows else pl.Series(packed.name, [], dtype=dtype)
     if packed.valid_at is None:
         return column
     valid = pl.Series(_array(data, "|b1", packed.valid_at, rows))

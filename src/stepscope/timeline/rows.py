@@ -180,8 +180,8 @@ class Making:
 
 def _purpose(kind: str | None, purpose: str | None) -> str:
     """What a stream is for; of communication, for which."""
-    told = kind == "comm" and purpose not in (None, UNKNOWN)
-    return (purpose if told else kind) or ""
+    has_purpose = kind == "comm" and purpose not in (None, UNKNOWN)
+    return (purpose if has_purpose else kind) or ""
 
 
 def lines_of(start: I64, end: I64) -> I64:

@@ -98,20 +98,20 @@ class Track:
 
     def _coarse(self, lo: int, hi: int, level: int, matches: Mask | None) -> Marks:
         """Buckets of 2^level ns, and the marks that are at least as long."""
-        found = self.pyramid.at(level)
-        if found is None:
+        level_marks = self.pyramid.at(level)
+        if level_marks is None:
             first, last = self._near(lo, hi)
             near = slice(first, last)
-            found = buckets(self.start[near], self.end[near], self.family[near], len(self.kinds), level)
-        found = found.between(lo >> level, -(-hi >> level))
+            level_marks = buckets(self.start[near], self.end[near], self.family[near], len(self.kinds), level)
+        level_marks = level_marks.between(lo >> level, -(-hi >> level))
         if self.shares:
-            return self._shared(found)
+            return self._shared(level_marks)
         long = self.at_least(level)
         long = long[(self.start[long] < hi) & (self.end[long] > lo)]
-        edge = (found.first + np.arange(len(found.busy), dtype=np.int64)) << level
+        edge = (level_marks.first + np.arange(len(level_marks.busy), dtype=np.int64)) << level
         under = covered(edge, edge + (1 << level), union(self.start[long], self.end[long]))
-        shown = (found.busy > under) | ((found.count > 0) & (under < 1 << level))
-        return _joined(self._of_buckets(found, edge, shown, matches), self._marks(long, matches))
+        shown = (level_marks.busy > under) | ((level_marks.count > 0) & (under < 1 << level))
+        return _joined(self._of_buckets(level_marks, edge, shown, matches), self._marks(long, matches))
 
     def at_least(self, level: int) -> I64:
         """Marks of at least 2^level ns."""

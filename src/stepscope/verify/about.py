@@ -32,12 +32,17 @@ def ranks(profile: Profile, expected: int | None, traced: list[int] | None) -> C
     labels = [s for s in (parse_setup(t) for t in profile.ranks["setup"] if t) if s]
     product = max((math.prod(size for _, size in s.axes.values()) for s in labels), default=None)
     world = expected or next((int(w) for w in profile.ranks["world_size"] if w), None)
-    found = f"{several(len(have), 'rank')} ({ranks_text(have)})"
+    ranks_seen = f"{several(len(have), 'rank')} ({ranks_text(have)})"
     fix = "were all of them traced, and is every file given? ranks that write to one name overwrite each other"
     if traced is not None:
         missing = sorted(set(traced) - set(have))
         return Check(
-            "ranks", FAILED if missing else OK, ranks_text(missing), found, ranks_text(traced), fix if missing else ""
+            "ranks",
+            FAILED if missing else OK,
+            ranks_text(missing),
+            ranks_seen,
+            ranks_text(traced),
+            fix if missing else "",
         )
     if world is not None:
         missing = sorted(set(range(world)) - set(have))
@@ -45,26 +50,26 @@ def ranks(profile: Profile, expected: int | None, traced: list[int] | None) -> C
             "ranks",
             FAILED if missing else OK,
             ranks_text(missing),
-            found,
+            ranks_seen,
             several(world, "rank"),
             fix if missing else "",
         )
     gaps = sorted(set(range(max(have, default=-1) + 1)) - set(have))
     if gaps:
-        return Check("ranks", FAILED, ranks_text(gaps), found, f"0 to {max(have)}", fix)
+        return Check("ranks", FAILED, ranks_text(gaps), ranks_seen, f"0 to {max(have)}", fix)
     if product is not None and len(have) < product:
         # dp and ep may overlap, so that the product of the axes is more than the world
-        return Check("ranks", WARNING, "", found, f"up to {product}, by the mesh of the labels", fix)
-    return Check("ranks", OK, "", found, f"{product} by the labels" if product else "not known")
+        return Check("ranks", WARNING, "", ranks_seen, f"up to {product}, by the mesh of the labels", fix)
+    return Check("ranks", OK, "", ranks_seen, f"{product} by the labels" if product else "not known")
 
 
 def setup(profile: Profile) -> Check:
     """On every rank; one process needs none, and where something else states the ranks, only the mesh is inferred."""
     name, wanted = "setup label", "on every rank"
     without = profile.ranks.filter(pl.col("setup").is_null())
-    found = f"{profile.ranks.height - without.height} of {profile.ranks.height} ranks"
+    labelled = f"{profile.ranks.height - without.height} of {profile.ranks.height} ranks"
     if not without.height:
-        return Check(name, OK, "", found, wanted)
+        return Check(name, OK, "", labelled, wanted)
     if profile.ranks.height == 1 and int(without["world_size"][0] or 1) == 1:
         return Check(name, OK, "", "one process: none needed", wanted)
     ranks = ranks_text(without["rank"].to_list())
@@ -72,8 +77,8 @@ def setup(profile: Profile) -> Check:
     fix = "capture with stepscope capture run, or call stepscope.annotate.setup before the first step"
     if stated.height == without.height:
         by = ", ".join(sorted(set(stated["rank_from"].to_list())))
-        return Check(name, WARNING, ranks, f"{found}; ranks are known by {by}, the mesh is inferred", wanted, fix)
-    return Check(name, FAILED, ranks, found, wanted, fix)
+        return Check(name, WARNING, ranks, f"{labelled}; ranks are known by {by}, the mesh is inferred", wanted, fix)
+    return Check(name, FAILED, ranks, labelled, wanted, fix)
 
 
 def steps(data: list[RankData], expected: int | None) -> Check:
@@ -83,14 +88,14 @@ def steps(data: list[RankData], expected: int | None) -> Check:
     counts = {rank: 0 if s is None else len(s) for rank, s in steps.items()}
     seen = sorted(set(counts.values()))
     by = "steps, by chunks that recur" if any(m.repeats for m in marks.values()) else "step ranges"
-    found = f"{' to '.join(map(str, dict.fromkeys([seen[0], seen[-1]])))} {by}" if seen else "none"
+    steps_seen = f"{' to '.join(map(str, dict.fromkeys([seen[0], seen[-1]])))} {by}" if seen else "none"
     if not any(seen):
         why = "no step ranges in the capture" + (f"; {expected} were profiled" if expected else "")
         return Check("steps", SKIPPED, "", why, f"{expected or 'the same number'} on every rank")
     want = expected if expected is not None else max(seen, key=lambda n: sum(c == n for c in counts.values()))
     wrong = [r for r, n in counts.items() if n != want]
     fix = "start and stop the profiler at the same steps on every rank: stepscope.annotate.step does" if wrong else ""
-    return Check("steps", FAILED if wrong else OK, ranks_text(wrong), found, f"{want} on every rank", fix)
+    return Check("steps", FAILED if wrong else OK, ranks_text(wrong), steps_seen, f"{want} on every rank", fix)
 
 
 def nothing_before(data: list[RankData], profile: Profile) -> Check:
@@ -111,8 +116,10 @@ def nothing_before(data: list[RankData], profile: Profile) -> Check:
         return Check(name, SKIPPED, "", "no rank has both a setup label and GPU work", "")
     if not early:
         return Check(name, OK, "", "GPU work begins with the setup label", "no warm-up")
-    found = f"{max(early.values()):.0%} of the GPU work comes before the setup label"
-    return Check(name, FAILED, ranks_text(early), found, "no warm-up", "start the profiler at the first profiled step")
+    early_text = f"{max(early.values()):.0%} of the GPU work comes before the setup label"
+    return Check(
+        name, FAILED, ranks_text(early), early_text, "no warm-up", "start the profiler at the first profiled step"
+    )
 
 
 def steady(data: list[RankData]) -> Check:
@@ -130,9 +137,11 @@ def steady(data: list[RankData]) -> Check:
             alone.append(d.rank)
     if not counts:
         return _steady_steps(data)
-    found = f"{min(counts)} to {max(counts)} overlapped chunks" if min(counts) < max(counts) else f"{counts[0]} chunks"
+    chunks_seen = (
+        f"{min(counts)} to {max(counts)} overlapped chunks" if min(counts) < max(counts) else f"{counts[0]} chunks"
+    )
     if alone:
-        found += "; the median one has no neighbour like it"
+        chunks_seen += "; the median one has no neighbour like it"
     several = max((len(marks_of(d).steps or marks_of(d).repeats or ["the capture"]) for d in data), default=1)
     # With an even number of steps, the median chunk is the first of one of them.
     fix = (
@@ -140,7 +149,7 @@ def steady(data: list[RankData]) -> Check:
     )
     fix = fix if alone else ""
     return Check(
-        "steady state", FAILED if alone else OK, ranks_text(alone), found, "the median chunk among its like", fix
+        "steady state", FAILED if alone else OK, ranks_text(alone), chunks_seen, "the median chunk among its like", fix
     )
 
 
@@ -152,8 +161,8 @@ def _steady_steps(data: list[RankData]) -> Check:
     if not lengths:
         return Check("steady state", SKIPPED, "", "no chunks, and fewer than three steps", "")
     fix = "warm up for longer (--warmup)" if slow else ""
-    found = "the first step is over 1.5 times the median" if slow else "steps are alike"
-    return Check("steady state", WARNING if slow else OK, ranks_text(slow), found, "steps of like length", fix)
+    pace = "the first step is over 1.5 times the median" if slow else "steps are alike"
+    return Check("steady state", WARNING if slow else OK, ranks_text(slow), pace, "steps of like length", fix)
 
 
 def _texts(d: RankData, pattern: str) -> pl.DataFrame:

@@ -40,17 +40,17 @@ def arrived(profile: Profile, files: list[Path], wants: list[str]) -> Check:
     name = "asked for"
     if not wants:
         return Check(name, SKIPPED, "", "nothing beyond the usual", "")
-    found = _in_exports([f for f in files if f.suffix == ".sqlite"], wants)
+    by_want = _in_exports([f for f in files if f.suffix == ".sqlite"], wants)
     traced = ",".join(s.facts.get("traced", "") for s in profile.sources)
     for want in wants:
         if options := TORCH.get(want):  # what torch.profiler says of its own
-            found[want] = found.get(want, False) or all(option in traced for option in options)
-    found |= _by_backend(profile, wants)
+            by_want[want] = by_want.get(want, False) or all(option in traced for option in options)
+    by_want |= _by_backend(profile, wants)
     if any(s.format == "kineto" for s in profile.sources) and "pytorch" in wants:
-        found["pytorch"] = True
-    missing = [want for want in wants if found.get(want) is False]
-    unsure = [want for want in wants if want not in found]
-    text = ", ".join(w for w in wants if found.get(w)) or "none of it"
+        by_want["pytorch"] = True
+    missing = [want for want in wants if by_want.get(want) is False]
+    unsure = [want for want in wants if want not in by_want]
+    text = ", ".join(w for w in wants if by_want.get(w)) or "none of it"
     text += f"; not to be told: {', '.join(unsure)}" if unsure else ""
     if not missing:
         return Check(name, OK, "", text, ", ".join(wants))
@@ -60,15 +60,15 @@ def arrived(profile: Profile, files: list[Path], wants: list[str]) -> Check:
 
 def _by_backend(profile: Profile, wants: list[str]) -> dict[str, bool]:
     """What torch's CUPTI backend records; edges of graphs only where graphs were replayed."""
-    found = {}
+    by_want = {}
     if asked := {want: mark for want, mark in _COUNTERS.items() if want in wants}:
         # Reading counters brings their names: they come first.
         named = profile.counters["name"].unique() if profile.has("counters") else pl.Series(dtype=pl.UInt32)
         texts = " ".join(profile.names.gather(named))
-        found = {want: mark in texts for want, mark in asked.items()}
+        by_want = {want: mark in texts for want, mark in asked.items()}
     if "graph" in wants and (profile.has("dependencies") or _replayed(profile)):
-        found["graph"] = profile.has("dependencies")
-    return found
+        by_want["graph"] = profile.has("dependencies")
+    return by_want
 
 
 def _replayed(profile: Profile) -> bool:
@@ -76,7 +76,7 @@ def _replayed(profile: Profile) -> bool:
 
 
 def _in_exports(files: list[Path], wants: list[str]) -> dict[str, bool]:
-    found: dict[str, bool] = {}
+    by_want: dict[str, bool] = {}
     for file in files:
         with suppress(sqlite3.Error, BadInput), closing(sqlite3.connect(address(file), uri=True)) as db:
             tables = {row[0] for row in db.execute("SELECT name FROM sqlite_master")}
@@ -88,8 +88,8 @@ def _in_exports(files: list[Path], wants: list[str]) -> dict[str, bool]:
                     there = "NVTX_EVENTS" in tables and _texts(db, "jsonText", _PAYLOADS[want])
                 elif want not in _TABLES:
                     continue
-                found[want] = found.get(want, False) or there
-    return found
+                by_want[want] = by_want.get(want, False) or there
+    return by_want
 
 
 def _rows(db: sqlite3.Connection, table: str) -> bool:
@@ -111,10 +111,10 @@ def payloads(profile: Profile) -> Check:
     name = "payloads"
     if profile.ranks.height < 2 or not profile.has("comms") or profile.comms.height == 0:
         return Check(name, SKIPPED, "", "no communication calls of several ranks", "")
-    known = profile.comms.height - profile.comms["communicator"].null_count()
-    found = f"{known} of {profile.comms.height} calls name their communicator"
-    fix = "export with --include-blobs=true, as capture run does, by an nsys of 2024 or newer" if not known else ""
-    return Check(name, OK if known else WARNING, "", found, "the communicator of each", fix)
+    named = profile.comms.height - profile.comms["communicator"].null_count()
+    found = f"{named} of {profile.comms.height} calls name their communicator"
+    fix = "export with --include-blobs=true, as capture run does, by an nsys of 2024 or newer" if not named else ""
+    return Check(name, OK if named else WARNING, "", found, "the communicator of each", fix)
 
 
 def parity(ranks: dict[str, dict[str, Any]]) -> Check:
@@ -133,5 +133,5 @@ def parity(ranks: dict[str, dict[str, Any]]) -> Check:
     usual = max(set(map(str, by.values())), key=lambda v: sum(str(x) == v for x in by.values()))
     odd = [rank for rank, value in by.items() if str(value) != usual]
     more = f" (and {len(differ) - 1} more: {', '.join(list(differ)[1:4])})" if len(differ) > 1 else ""
-    found = f"{key} is {by[odd[0]]} on ranks {ranks_text(odd)}, {usual} elsewhere{more}"
-    return Check(name, WARNING, ranks_text(odd), found, "the same on every rank", "compare ranks with this in mind")
+    differing = f"{key} is {by[odd[0]]} on ranks {ranks_text(odd)}, {usual} elsewhere{more}"
+    return Check(name, WARNING, ranks_text(odd), differing, "the same on every rank", "compare ranks with this in mind")

@@ -28,17 +28,17 @@ def kernels(data: list[RankData], gpu: bool) -> Check:
         return Check("kernels", SKIPPED, "", "the machine had no GPU: the capture is of the host", "")
     counts = {d.rank: int(d.is_kernel.sum()) for d in data}
     none = [r for r, n in counts.items() if n == 0]
-    found = _of_each(counts)
+    counted = _of_each(counts)
     fix = f"{capture_with()} while the GPU works" if none else ""
-    return Check("kernels", FAILED if none else OK, ranks_text(none), found, "on every rank", fix)
+    return Check("kernels", FAILED if none else OK, ranks_text(none), counted, "on every rank", fix)
 
 
 def ranges(data: list[RankData]) -> Check:
     counts = {d.rank: len(d.own_ranges) for d in data}
     none = [r for r, n in counts.items() if n == 0]
-    found = _of_each(counts)
+    counted = _of_each(counts)
     fix = capture_by("--ranges phases") if none else ""
-    return Check("ranges", FAILED if none else OK, ranks_text(none), found, "on every rank", fix)
+    return Check("ranges", FAILED if none else OK, ranks_text(none), counted, "on every rank", fix)
 
 
 def _of_each(counts: dict[int, int]) -> str:
@@ -53,17 +53,17 @@ def clock(data: list[RankData]) -> Check:
     if not any(c.linked for c in counts.values()):
         return Check("clock", SKIPPED, "", "no op is linked to its launch", "")
     wrong = {rank: c.early for rank, c in counts.items() if c.clock_is_wrong}
-    found = f"{sum(wrong.values())} ops start before their launch" if wrong else "in order"
+    order = f"{sum(wrong.values())} ops start before their launch" if wrong else "in order"
     fix = "an old driver or a virtual machine's clock: another node, or a newer profiler" if wrong else ""
-    return Check("clock", FAILED if wrong else OK, ranks_text(wrong), found, "launch, then start", fix)
+    return Check("clock", FAILED if wrong else OK, ranks_text(wrong), order, "launch, then start", fix)
 
 
 def size(files: list[Path], most: int) -> Check:
     sizes = {f: f.stat().st_size if f.is_file() else sum(p.stat().st_size for p in f.rglob("*")) for f in files}
     largest = max(sizes.values(), default=0)
-    found = f"{show_size(largest)}{f' for the largest of {len(sizes)} files' * (len(sizes) > 1)}"
+    sizes_text = f"{show_size(largest)}{f' for the largest of {len(sizes)} files' * (len(sizes) > 1)}"
     fix = "fewer steps or micro-batches, or one report per rank (stepscope capture plan)" if largest > most else ""
-    return Check("size", FAILED if largest > most else OK, "", found, f"at most {show_size(most)}", fix)
+    return Check("size", FAILED if largest > most else OK, "", sizes_text, f"at most {show_size(most)}", fix)
 
 
 def slowdown(
@@ -81,9 +81,9 @@ def slowdown(
         return Check("slowdown", SKIPPED, "", why, expected)
     within = step_times.slowdown_range(profiled, unprofiled)
     if within is not None and within[0] < most < within[1] and within[1] - within[0] > 2 * (most - 1):
-        found = f"{ratio:.2f} times, but {within[0]:.1f} to {within[1]:.1f} is as likely"
-        found += f": unprofiled steps take {about(min(unprofiled))} to {about(max(unprofiled))}"
+        ratio_text = f"{ratio:.2f} times, but {within[0]:.1f} to {within[1]:.1f} is as likely"
+        ratio_text += f": unprofiled steps take {about(min(unprofiled))} to {about(max(unprofiled))}"
         fix = "record more steps (--steps) after more warm-up: so few do not say the profiler's cost from their spread"
-        return Check("slowdown", WARNING, "", found, expected, fix)
+        return Check("slowdown", WARNING, "", ratio_text, expected, fix)
     fix = "shares stand, absolute times do not: trace less (no OS runtime, no stacks)" if ratio > most else ""
     return Check("slowdown", WARNING if ratio > most else OK, "", f"{ratio:.2f} times", expected, fix)

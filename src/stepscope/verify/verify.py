@@ -61,19 +61,19 @@ class Expected:
 
 def expected_of(folders: list[Path], backend: str | None = None, **known: Any) -> Expected:
     """From the manifests beside the files, where `backend` is given of that profiler's; what is known counts more."""
-    found = manifest.of_folders(folders, backend)
-    if found is None:
+    job = manifest.of_folders(folders, backend)
+    if job is None:
         return Expected(**known)
-    scenario, captured = found["scenario"], found["captured"]
+    scenario, captured = job["scenario"], job["captured"]
     given = {
         "ranks": scenario.get("ranks"),
         "steps": scenario.get("steps"),
         "traced": scenario.get("traced"),
         "gpu": bool(scenario.get("machine", {}).get("gpus")),
-        "profiled_ns": step_times.profiled(found),
-        "unprofiled_ns": step_times.unprofiled(found),
-        "profiled_times": step_times.profiled_times(found),
-        "unprofiled_times": step_times.unprofiled_times(found),
+        "profiled_ns": step_times.profiled(job),
+        "unprofiled_ns": step_times.unprofiled(job),
+        "profiled_times": step_times.profiled_times(job),
+        "unprofiled_times": step_times.unprofiled_times(job),
         "wants": scenario.get("with") or [],
         "environments": captured.get("environments") or {},
     }

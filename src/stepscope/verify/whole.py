@@ -28,14 +28,14 @@ def cut(data: list[RankData]) -> Check:
     calls = next(d.calls for d in data if d.rank == worst.rank)
     last = int(calls["end_ns"].max()) if calls.height else 0  # type: ignore[arg-type]
     others = max((int(d.calls["end_ns"].max()) for d in data if d.rank not in ended and d.calls.height), default=0)  # type: ignore[arg-type]
-    found = f"rank {worst.rank}: the last {worst.empty} of {worst.total} chunks or steps have ranges but no GPU work"
+    gap = f"rank {worst.rank}: the last {worst.empty} of {worst.total} chunks or steps have ranges but no GPU work"
     if others > last:
-        found += f"; its CUDA events end {about(others - last)} before those of others"
+        gap += f"; its CUDA events end {about(others - last)} before those of others"
     fix = (
         "one rank's stop ended the capture for all: ranks under one profiler need a common stop (a barrier before"
         " cudaProfilerStop; stepscope.annotate.step has one), or a profiler each (capture run --per rank)"
     )
-    return Check(name, FAILED, ranks_text(ended), found, "GPU work to the end", fix)
+    return Check(name, FAILED, ranks_text(ended), gap, "GPU work to the end", fix)
 
 
 def launches(data: list[RankData]) -> Check:
@@ -70,19 +70,19 @@ def closed(data: list[RankData], profile: Profile) -> Check:
 
 def warnings(profile: Profile) -> Check:
     """What the profiler itself says was lost."""
-    said = [n for n in profile.notes if n.code == PROFILER_WARNING]
-    if not said:
+    warned = [n for n in profile.notes if n.code == PROFILER_WARNING]
+    if not warned:
         return Check("profiler's own warnings", OK, "", "none", "")
-    more = f" (and {len(said) - 1} more: stepscope info)" if len(said) > 1 else ""
-    return Check("profiler's own warnings", WARNING, "", said[0] + more, "none")
+    more = f" (and {len(warned) - 1} more: stepscope info)" if len(warned) > 1 else ""
+    return Check("profiler's own warnings", WARNING, "", warned[0] + more, "none")
 
 
 def records(profile: Profile, data: list[RankData]) -> Check:
     """Records that can be: times in order, names and threads that exist. Others were left out, or are unknown."""
     unnamed = [n for d in data for n in contradictions(d) if n.code == "kernels-without-name"]
     damaged = [n for n in profile.notes if n.code == "file-damaged"]
-    said = [*damaged, *unnamed, *(n for n in profile.notes if n.code in IMPOSSIBLE)]
-    if not said:
+    doubts = [*damaged, *unnamed, *(n for n in profile.notes if n.code in IMPOSSIBLE)]
+    if not doubts:
         return Check("records", OK, "", "all are possible", "")
-    more = f" (and {len(said) - 1} more: stepscope info)" if len(said) > 1 else ""
-    return Check("records", FAILED, "", said[0] + more, "none that is impossible", "export again; else capture again")
+    more = f" (and {len(doubts) - 1} more: stepscope info)" if len(doubts) > 1 else ""
+    return Check("records", FAILED, "", doubts[0] + more, "none that is impossible", "export again; else capture again")

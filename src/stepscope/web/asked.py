@@ -35,16 +35,16 @@ class Asked:
 
     def numbers(self, name: str, most: int, length: int = _MOST_LIST) -> list[int]:
         """`0,3-5`."""
-        found: list[int] = []
+        indices: list[int] = []
         for piece in filter(None, self.given.get(name, "").split(",")):
             first, dash, last = piece.partition("-")
             if not first.isdecimal() or (dash and not last.isdecimal()) or len(piece) > 20:
                 raise BadRequest(f"{name}: numbers and ranges are expected: 0,3-5")
             lo, hi = int(first), int(last or first)
-            if lo > hi or hi >= most or len(found) + hi - lo >= length:
+            if lo > hi or hi >= most or len(indices) + hi - lo >= length:
                 raise BadRequest(f"{name}: too many, or not there")
-            found += range(lo, hi + 1)
-        return found
+            indices += range(lo, hi + 1)
+        return indices
 
     def text(self, name: str, most: int = _MOST_TEXT) -> str:
         text = self.given.get(name, "")

@@ -65,10 +65,10 @@ def _of_op(scene: Served, data: RankData, op: int, found: DetailsData) -> None:
         add(("range", range_, "text"))
     if data.ranges.height and (stage := data.stage_of(one)[0]) != NO_STAGE:
         add(("stage", stage, "text"))
-    told = callers(data, one).row(0, named=True)
+    called_by = callers(data, one).row(0, named=True)
     for title, key in (("torch op", "torch_op"), ("module", "module"), ("line", "line")):
-        if told[key] not in (None, range_):  # without modules, a range stands in for one
-            add((title, told[key], "text"))
+        if called_by[key] not in (None, range_):  # without modules, a range stands in for one
+            add((title, called_by[key], "text"))
     detail = _detail(scene, data.rank, op)
     for title, stem in (("grid", "grid"), ("block", "block")):
         sizes = [detail.get(f"{stem}_{axis}") for axis in "xyz"]
@@ -106,10 +106,10 @@ def _alike(scene: Served, data: RankData, op: int, found: DetailsData) -> None:
     if medians:
         by_length = sorted(medians, key=lambda rank: medians[rank][1])
         least, most = by_length[0], by_length[-1]
-        said = f"median {duration(medians[least][1])} (rank {least})"
+        fastest = f"median {duration(medians[least][1])} (rank {least})"
         if most != least:
-            said += f" to {duration(medians[most][1])} (rank {most})"
-        found["facts"].append(("same name on other ranks", said, "text"))
+            fastest += f" to {duration(medians[most][1])} (rank {most})"
+        found["facts"].append(("same name on other ranks", fastest, "text"))
 
 
 def _launched(scene: Served, data: RankData, op: int, found: DetailsData) -> None:
@@ -181,10 +181,10 @@ def _of_call(scene: Served, data: RankData, track: Track, row: int, found: Detai
 
 def _launches(scene: Served, data: RankData, thread: int, ops: I64, found: DetailsData) -> None:
     """The ops that were launched from a mark of the host, with arrows to them."""
-    told = several(len(ops), "op")
+    count = several(len(ops), "op")
     if len(ops):
-        told += f", {duration(int((data.end - data.start)[ops].sum()))} of work"
-    found["facts"].append(("launched", told, "text"))
+        count += f", {duration(int((data.end - data.start)[ops].sum()))} of work"
+    found["facts"].append(("launched", count, "text"))
     line = scene.lines[data.rank]
     found["arrows"] += [
         {

@@ -55,8 +55,10 @@ def listening(where: Where) -> socket.socket:
         listener.listen(_MOST_CONNECTIONS)  # who was told the address may call at once
     except (OSError, OverflowError) as error:
         listener.close()
-        said = getattr(error, "strerror", None) or str(error)
-        raise BadInput(f"cannot listen at {where.host}:{where.port}: {said}", "give another --port or --host") from None
+        reason = getattr(error, "strerror", None) or str(error)
+        raise BadInput(
+            f"cannot listen at {where.host}:{where.port}: {reason}", "give another --port or --host"
+        ) from None
     return listener
 
 

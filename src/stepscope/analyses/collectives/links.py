@@ -44,12 +44,12 @@ def _places(ranks: pl.DataFrame) -> dict[int, tuple[str, int, str | None]]:
 
     Where hosts have no names, all ranks of a job that are there, each with a device of its own, are on one node.
     """
-    told = ranks.select("rank", "host", "device", "gpu")
-    unnamed = told["host"] == pl.select(pl.concat_str(pl.lit("rank"), told["rank"].cast(pl.String))).to_series()
-    whole = (world_of(ranks) or told.height) == told.height and not told["device"].is_duplicated().any()
+    places = ranks.select("rank", "host", "device", "gpu")
+    unnamed = places["host"] == pl.select(pl.concat_str(pl.lit("rank"), places["rank"].cast(pl.String))).to_series()
+    whole = (world_of(ranks) or places.height) == places.height and not places["device"].is_duplicated().any()
     if unnamed.all() and whole:
-        told = told.with_columns(pl.lit("").alias("host"))
-    return {rank: (host, device, gpu) for rank, host, device, gpu in told.iter_rows()}
+        places = places.with_columns(pl.lit("").alias("host"))
+    return {rank: (host, device, gpu) for rank, host, device, gpu in places.iter_rows()}
 
 
 def _linked(place: dict[int, tuple[str, int, str | None]], ranks: Collection[int]) -> Gpu | None:

@@ -154,9 +154,9 @@ def kernels(
             frame = names.of(data, ops, span.lengths(data, ops)).hstack(_roofs(profile, data, ops))
             table = _with_samples(_table(frame, by, span.gpu_ns), frame, by, data, ops, metrics)
             if by == "name":
-                told = callers(data, ops)
-                told = told.with_columns(with_twins(data, ops, told["module"], eager))
-                table = with_callers(table, frame.hstack(told), _keys(by))
+                called_by = callers(data, ops)
+                called_by = called_by.with_columns(with_twins(data, ops, called_by["module"], eager))
+                table = with_callers(table, frame.hstack(called_by), _keys(by))
                 table = with_most(table, frame, _keys(by), LIMITER)
             frames.append(span.of_rank(table))
             totals.append(_total(span, frame))

@@ -56,20 +56,20 @@ def script_for(profile: Profile, chosen: Windows, asked: str) -> tuple[str, str]
 def _nothing(asked: str, looked: list[tuple[RankData, I64]]) -> CannotAnswer:
     """Why no op can be run again."""
     if inside := sorted({name for data, ops in looked for name in _inside(data, ops, asked)}):
-        said = f"--script {asked!r}: what matches is not run by itself, as it launches nothing on tensors made anew"
-        return CannotAnswer(said, f"name what it calls: {', '.join(inside)}")
+        refusal = f"--script {asked!r}: what matches is not run by itself, as it launches nothing on tensors made anew"
+        return CannotAnswer(refusal, f"name what it calls: {', '.join(inside)}")
     known = "" if any(len(launching(data).torch) for data, _ in looked) else ", and the trace has no torch ops"
-    said = f"no GPU op of the window matches --script {asked!r}{known}"
-    return CannotAnswer(said, "`stepscope kernels` has their names")
+    refusal = f"no GPU op of the window matches --script {asked!r}{known}"
+    return CannotAnswer(refusal, "`stepscope kernels` has their names")
 
 
 def _inside(data: RankData, ops: I64, asked: str) -> list[str]:
     """Torch ops that can be called, of launches within an op that matches and cannot."""
-    known = launching(data)
-    names = known.torch.frame["name"]
+    launched = launching(data)
+    names = launched.torch.frame["name"]
     hit = [name for name in names.drop_nulls().unique().to_list() if re.search(asked, name)]
-    matches, parent = names.is_in(hit).fill_null(False).to_numpy(), known.torch.nesting.parent
-    at = known.op[ops].copy()
+    matches, parent = names.is_in(hit).fill_null(False).to_numpy(), launched.torch.nesting.parent
+    at = launched.op[ops].copy()
     within = np.zeros(len(ops), dtype=bool)
     while hit and (there := at != NONE).any():
         within[there] |= matches[at[there]]
@@ -85,12 +85,12 @@ def _matches(profile: Profile, data: RankData, ops: I64, asked: str) -> np.ndarr
     if (data.role[ops] == COMM).any():
         sides = sides_of(profile, data).select("op", "kind").unique("op", keep="first", maintain_order=True)
         texts.append(pl.DataFrame({"op": ops}).join(sides, on="op", how="left", maintain_order="left")["kind"])
-    found = np.zeros(len(ops), dtype=bool)
+    chosen = np.zeros(len(ops), dtype=bool)
     for text in texts:
         distinct = text.drop_nulls().unique()
         hit = [name for name in distinct.to_list() if pattern.search(name)]
-        found |= text.is_in(hit).fill_null(False).to_numpy()
-    return found
+        chosen |= text.is_in(hit).fill_null(False).to_numpy()
+    return chosen
 
 
 def _callable(data: RankData) -> np.ndarray[Any, np.dtype[np.bool_]]:
@@ -108,9 +108,9 @@ def _names(data: RankData) -> list[str]:
 
 def _outer(data: RankData, ops: I64) -> I64:
     """Row of the outermost torch op around each launch that can be called; not beyond a node of autograd, say."""
-    known = launching(data)
-    can, parent = data.once(_callable), known.torch.nesting.parent
-    at = known.op[ops].copy()
+    launched = launching(data)
+    can, parent = data.once(_callable), launched.torch.nesting.parent
+    at = launched.op[ops].copy()
     at[(at != NONE) & ~can[np.maximum(at, 0)] if len(can) else at == at] = NONE
     while len(can):
         above = np.where(at != NONE, parent[np.maximum(at, 0)], NONE)
@@ -146,14 +146,14 @@ def _torch_op(profile: Profile, data: RankData, ops: I64) -> tuple[str, str]:
     kernel = str(short_names(profile.names.gather([int(data.name[longest["op"]])]))[0])
     gpu = gpu_of(name := gpu_name(profile.ranks, data.rank))
     chain = [frame.row(row, named=True) for row in _chain(data, longest["row"], longest["op"])]
-    told = PRECISION[int(kernels(data, np.array([longest["op"]])).precision[0])] or None
+    precision = PRECISION[int(kernels(data, np.array([longest["op"]])).precision[0])] or None
     copies = data.ops["kind"][int(longest["op"])] != "kernel"  # bound by the bus, which no data sheet of a GPU tells
-    roof = None if copies else _roof(chain, gpu, told)
+    roof = None if copies else _roof(chain, gpu, precision)
     refused: CannotAnswer | None = None
     for called in chain:
         args = {c: called[c] for c in _ARGUMENTS}
         median = int(times.quantile(0.5, "linear") or 0)
-        traced = Traced(called["name"], kernel, len(times), median, name, **args, precision=told, roof=roof)
+        traced = Traced(called["name"], kernel, len(times), median, name, **args, precision=precision, roof=roof)
         try:
             return script_of_op(traced, _trace(profile)), f"{called['name']}, which launched {kernel}"
         except CannotAnswer as why:
@@ -237,8 +237,8 @@ def _element(profile: Profile, data: RankData, kind: str) -> tuple[str, int]:
     comms = next((f for rank, f in profile.by_rank("comms", detail=True) if rank == data.rank), None)
     if comms is None or not comms.height or comms["dtype"].null_count() == comms.height:
         return _BYTES
-    told = profile.names.gather(comms["dtype"].drop_nulls().mode().cast(pl.Int64))
-    return _ELEMENTS.get(str(told[0]).lower().removeprefix("c10::"), _BYTES)
+    dtypes = profile.names.gather(comms["dtype"].drop_nulls().mode().cast(pl.Int64))
+    return _ELEMENTS.get(str(dtypes[0]).lower().removeprefix("c10::"), _BYTES)
 
 
 def _trace(profile: Profile) -> str:

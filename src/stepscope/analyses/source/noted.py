@@ -18,9 +18,9 @@ def with_notes(data: RankData, ops: I64, found: Callers) -> Callers:
     if noted is None:
         return found
     of_ops = noted[ops]
-    told = of_ops["module"].is_not_null() | of_ops["frame"].is_not_null()
+    placed = of_ops["module"].is_not_null() | of_ops["frame"].is_not_null()
     backward = (of_ops["phase"] == "backward").fill_null(False).to_numpy()
     module = pl.select(pl.coalesce(of_ops["module"], found.module)).to_series()
-    frame = pl.select(pl.coalesce(of_ops["frame"], pl.when(~told).then(found.frame))).to_series()
-    phase = np.where(told.to_numpy(), np.where(backward, BACKWARD, FORWARD), found.phase)
+    frame = pl.select(pl.coalesce(of_ops["frame"], pl.when(~placed).then(found.frame))).to_series()
+    phase = np.where(placed.to_numpy(), np.where(backward, BACKWARD, FORWARD), found.phase)
     return structs.replace(found, module=module, frame=frame, phase=phase)

@@ -55,10 +55,10 @@ def check(
 def _unprofiled(folder: Path) -> list[float]:
     """The unprofiled steps of another run."""
     other = manifest.read(folder)
-    found = step_times.unprofiled_times(other) if other else []
-    if not found:
+    times = step_times.unprofiled_times(other) if other else []
+    if not times:
         raise BadInput(f"--against {folder}: no times of unprofiled steps in it", "name a folder of capture run")
-    return found
+    return times
 
 
 def _verify(

@@ -159,10 +159,10 @@ def _save(
         path = api.save_baseline(list(base), saved, **how)
     click.echo(f"saved {path} ({path.stat().st_size} bytes)")
     kept, _ = load(path)
-    found = resolution(kept)
-    click.echo(found.statement() if found is not None else _UNKNOWN)
+    detectable = resolution(kept)
+    click.echo(detectable.statement() if detectable is not None else _UNKNOWN)
     limit = {limit.check: limit.pct for limit in limits}.get("step")
-    if found is not None and limit is not None and (unseen := found.unseen(limit)):
+    if detectable is not None and limit is not None and (unseen := detectable.unseen(limit)):
         click.echo(f"note: {unseen}", err=True)
 
 

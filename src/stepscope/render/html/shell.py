@@ -35,9 +35,9 @@ def page(title: str, style: str, body: str, *, scripts: bool = False) -> str:
 
 def head(title: str, *, policy: str | None = None) -> str:
     """What the head of every page says; `policy` where the page itself must say it, as no server does."""
-    said = f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n' if policy else ""
+    meta = f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n' if policy else ""
     return (
-        f'<meta charset="utf-8">\n{said}'
+        f'<meta charset="utf-8">\n{meta}'
         '<meta name="viewport" content="width=device-width,initial-scale=1">\n'
         f'<meta name="generator" content="stepscope {escape(stepscope.__version__, quote=True)}">\n'
         f"<title>{escape(title)} · stepscope</title>\n"
