@@ -54,8 +54,10 @@ def _windows(profile: Profile, spec: WindowSpec, unit: Unit) -> Windows:
     if idle and profile.has("ops"):
         ends = {w.rank: w.cpu_end_ns if w.gpu_end_ns is None else w.gpu_end_ns for w in spans if w.rank in idle}
         between = all(_works_after(c.data, ends[c.data.rank]) for c in chosen if c.data.rank in ends)
-        text = "no-gpu-work-in-window/between" if between else "no-gpu-work-in-window"
-        notes.append(noted(text, some=some_ranks(idle)))
+        some = some_ranks(idle)
+        notes.append(
+            noted("no-gpu-work-in-window/between", some=some) if between else noted("no-gpu-work-in-window", some=some)
+        )
     notes += [note for c in chosen if c.kind == "capture" for note in notes_on_cut(c.data)]
     notes += [note for c in chosen for note in contradictions(c.data)]
     unlinked = sum(c.data.unlinked for c in chosen)
