@@ -58,6 +58,21 @@ def test_every_figure_is_on_it(made: ModuleType, tmp_path: Path) -> None:
     assert "501 runs" in page and "running | 5" in page and "documented | 7" in page
     assert "rank files | 10,000 | 12.3 s | 2.0 | 1,234 MB" in page and "9 did not end" in page
     assert "`serve` | 54,321 | 10 | 210 → 216 MB | 21 → 22 | 8" in page
+    gpt = {
+        "files": 12,
+        "whole": 11,
+        "parts": {"weights": {"n": 12, "most_pct": 0.49}, "states": {"n": 1, "most_pct": 2}},
+    }
+    moe = {"files": 1, "whole": 0, "parts": {"weights": {"n": 1, "most_pct": 1.5}}}
+    memory = _page(made, tmp_path, snapshots={"a/gpt": gpt, "b/moe": moe})
+    assert "repositories: 13, all of them read. Of 11 of 13" in memory
+    assert "a/gpt | 12 | 11 | 0.49 % | 2.00 %" in memory and "b/moe | 1 | 0 | 1.50 % | " in memory
+
+
+def test_every_script_takes_the_scale() -> None:
+    """`make reliability ARGS=quick` starts each of them so: two took it for something else, and failed."""
+    for script in (_DOCS.parent / "tests" / "reliability").glob("[!_]*.py"):
+        assert "[quick|full" in script.read_text("utf-8").split('"""')[1], script.name
 
 
 def test_a_section_without_results_is_left_out(made: ModuleType, tmp_path: Path) -> None:
