@@ -33,7 +33,9 @@ def statement(flight: Flight, found: Verdict, places: list[Place]) -> str:
         since = f"; its last call or completion was {about(still)} before the dumps" if still != NONE else ""
         return f"Not hung: {'the job is slow' if found.kind == 'slow' else 'the job runs'}{since}."
     hung = f"Hung for {about(still)}" if still != NONE else "Hung"
-    title = _TITLES[found.kind].format(who=who_text(found.ranks))
+    # Of those in a call with a rank that left no dump a link may be dead; their processes are there.
+    gone = [rank for rank in found.ranks if rank in flight.missing] if found.kind == "crashed" else []
+    title = _TITLES[found.kind].format(who=who_text(gone or found.ranks))
     also = _also(found.also) if found.sure != "certain" else ""
     listed = "; ".join(filter(None, (_place(place) for place in places[:3])))
     return f"{hung}: {title} ({found.sure}{also}). {listed[:1].upper()}{listed[1:]}."
