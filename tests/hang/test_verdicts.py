@@ -217,6 +217,42 @@ def test_of_two_that_differ_the_unusual_call_is_the_wrong_one(tmp_path):
     assert (result.summary["verdict"], result.summary["culprits"]) == ("mismatch-type", [3])
 
 
+def test_the_last_pass_of_a_loop_is_no_deviation(tmp_path):
+    """A ring of less than a step, and no dump of the others of the stage: the last micro-batch reduces gradients."""
+    job = HangJob(tp=1, pp=4, dp=3, ep=3, layers=3, micro_batches=5, steps=9, seed=54000195, jitter=0.4, buffer=100,
+                  missing=3, version="2.2")  # fmt: skip
+    result, truth = answered(tmp_path, "host", job)
+    assert (result.summary["verdict"], result.summary["culprits"]) == ("host-stopped", truth["ranks"])
+
+
+def test_stages_of_a_pipeline_send_to_others(tmp_path):
+    job = HangJob(tp=3, pp=4, dp=3, layers=4, micro_batches=5, steps=5, seed=52000000, jitter=0.4, buffer=100,
+                  batched=True, shared_names=True, version="2.5")  # fmt: skip
+    result, truth = answered(tmp_path, "crash", job)
+    said = result.summary
+    assert (said["verdict"], said["culprits"][:1]) == ("crashed", truth["ranks"])
+    assert f"rank {truth['ranks'][0]}: the process is gone" in said["statement"]
+
+
+def test_of_ranks_without_a_dump_the_one_that_most_wait_for(tmp_path):
+    """A rank without a dump that one rank waits for may wait itself, as the others of its stage do."""
+    job = HangJob(tp=4, pp=3, dp=1, layers=2, micro_batches=5, steps=4, seed=54000242, missing=3, timing=False,
+                  batched=True, version="2.7")  # fmt: skip
+    result, truth = answered(tmp_path, "link", job)
+    assert set(truth["ranks"]) <= set(result.summary["culprits"]) < set(range(job.world))
+    assert "link-dead" in result.summary["also_possible"]
+
+
+def test_the_shortest_ring_is_named_though_others_wait_for_a_lost_rank(tmp_path):
+    job = HangJob(tp=2, pp=6, dp=1, layers=2, micro_batches=3, steps=7, seed=54000635, buffer=100, missing=1,
+                  batched=True, version="2.6")  # fmt: skip
+    done = simulate_hang(job, parse("extra"))
+    done.write(tmp_path, ("json",))
+    said = api.hang(tmp_path).summary
+    assert said["verdict"] == "deadlock" and "mismatch-order" in said["also_possible"]
+    assert set(done.truth()["ranks"]) < set(said["culprits"]) and len(said["culprits"]) == 2
+
+
 def test_fail_on_hung(tmp_path):
     answered(tmp_path, "host")
     with pytest.raises(GateFailed) as error:
