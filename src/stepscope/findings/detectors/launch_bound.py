@@ -126,8 +126,8 @@ def _late(case: Case, rank: int, claim: int) -> tuple[str, tuple[int, ...]]:
     figures: tuple[int, ...] = (starved,)
     if claim > starved and (queued := hosts(case)[rank].idle_ns("queue")):
         arriving = _arriving_ns(case, rank)
-        text += f"; another {about(queued)} pass between launches and starts, {about(arriving)} of it because launches "
-        text += "take that long to arrive"
+        text += f"; another {about(queued)} passes between launches and starts, {about(arriving)} of it because "
+        text += "launches take that long to arrive"
         figures = (starved, queued)
     if claim <= sum(figures) or not (waited := waiting(case))[1]:
         return text, figures
