@@ -105,7 +105,7 @@ def deviations(flight: Flight) -> list[Deviation]:
         if seen[int(rank[here])] >= _AHEAD.count or int(rows[here]) in certain:
             continue
         dues = at[number == usual[context[at[n]]]]
-        if not of_its_stage(flight, rows, here, dues) or only_once_round(flight, token, rank, here, dues):
+        if not of_its_stage(flight, rows, here, dues) or only_once_round(flight, rank, here, dues):
             continue
         kind = _kind(flight, rows, token, run, here, due)
         if kind is not None:

@@ -21,14 +21,11 @@ def of_its_stage(flight: Flight, rows: I64, here: int, dues: I64) -> bool:
     return any(stages.get(rank) == own for rank in np.unique(calls.rank[rows[dues]]).tolist())
 
 
-def only_once_round(flight: Flight, token: I64, rank: I64, here: int, dues: I64) -> bool:
-    """Whether the rank alone shows what was due, and its ring does not hold two rounds of its program: the last pass of
-    a loop goes on otherwise than those before it. Of two whole rounds every call is there twice."""
+def only_once_round(flight: Flight, rank: I64, here: int, dues: I64) -> bool:
+    """Whether the rank alone shows what was due, and its ring has lost its first calls: the last pass of a loop goes on
+    otherwise than those before it, and nothing says that the ring holds more than passes of one loop."""
     own = int(rank[here])
-    if (rank[dues] != own).any() or own not in flight.overflowed:
-        return False
-    before = token[:here][rank[:here] == own]
-    return not len(before) or int(np.bincount(before)[before].min()) < 2
+    return own in flight.overflowed and bool((rank[dues] == own).all())
 
 
 def like(flight: Flight, rows: I64, token: I64, here: int) -> int | None:
