@@ -383,7 +383,7 @@ def test_a_gate_says_how_many_steps(capture, nsys, train, tmp_path):
         (["--for-gate", "3", "--baseline", "mian"], "did you mean main?"),
         (["--for-gate", "3", "--steps", "4"], "give one of them"),
         (["--for-gate", "much"], "not a percentage"),
-        (["--baseline", "main"], "give --for-gate PERCENT"),
+        (["--baseline", "main"], "also give the limit: --for-gate PERCENT"),
     ):
         status, said = capture(train(), *options)
         assert status == 2 and says in said[0]

@@ -81,6 +81,8 @@ def test_over_the_budget_steps_are_timed_to_the_end(tmp_path, monkeypatch):
     for n in range(20):
         recorder.begin(n, None)
         recorder.end(n)
+    assert recorder._file is not None
+    recorder._file.close()
     lines = [json.loads(line) for line in (tmp_path / "steps" / "rank0.jsonl").read_text().splitlines()]
     assert [line["profiled"] for line in lines if "ns" in line] == [n == 2 for n in range(20)]
     assert [line["more"] for line in lines if "stopped" in line] == [True, False]

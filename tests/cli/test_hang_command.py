@@ -12,6 +12,7 @@ from stepscope import api
 from stepscope.agent.roots import Roots
 from stepscope.agent.server import server
 from stepscope.cli.main import run
+from stepscope.simulate.hang.faults import CLASSES as HANGS
 from stepscope.simulate.hang.faults import parse
 from stepscope.simulate.hang.job import HangJob
 from stepscope.simulate.hang.run import simulate_hang
@@ -38,6 +39,24 @@ def test_exit_statuses(dumps, tmp_path, capsys):
     assert run(["hang", str(tmp_path)]) == 3
     assert "capture hang" in capsys.readouterr().err
     assert run(["hang", str(tmp_path / "nowhere")]) == 2
+
+
+@pytest.mark.parametrize("fault", HANGS)
+def test_dumps_of_every_class_from_the_command_line(fault, tmp_path, capsys):
+    """Without a mesh, as one tries it first; what is planted is what is found."""
+    assert run(["simulate", "--hang", fault, "--seed", "4", "-o", str(tmp_path)]) == 0
+    planted = re.search(r"planted: (\S+?)(?:, ranks? (.*))?$", capsys.readouterr().out, re.M)
+    assert planted is not None
+    result = api.hang(tmp_path)
+    verdict = {result.summary["verdict"], *result.summary.get("also_possible", ())}
+    assert planted[1] in verdict or (planted[1] in ("slow", "healthy", "running") and verdict <= {"running", "slow"})
+    if planted[2]:
+        assert {int(rank) for rank in planted[2].split(", ")} & set(result.summary["culprits"])
+
+
+def test_a_mesh_of_dumps_is_the_one_that_was_asked_for(tmp_path, capsys):
+    assert run(["simulate", "--hang", "healthy", "--tp", "4", "--steps", "3", "-o", str(tmp_path)]) == 0
+    assert "16 ranks, planted: running" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("fault", ["healthy", "slow"])

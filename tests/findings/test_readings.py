@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import shutil
 import sys
 from functools import cache
 from pathlib import Path
@@ -56,6 +57,8 @@ def representative(name: str) -> bool:
 
 @cache
 def conclusion(name: str):  # type: ignore[no-untyped-def]
+    if ".nsys-rep" in name and shutil.which("nsys") is None:
+        pytest.skip("nsys is not on the PATH: it is what reads a report")
     return book.conclude(next(r for r in READINGS if r.name == name))
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
+import click
+
 from stepscope.cli.output import Target
 from stepscope.files import budget
 from stepscope.model.option import Shell
@@ -37,6 +39,12 @@ MaxSize = Annotated[str, "Budget of one file.", Shell(metavar="SIZE")]
 Jobs = Annotated[int | None, "Processes that read files; default: one per core.", Shell(metavar="N")]
 Cluster = Annotated[str | None, "Read on the Dask cluster at tcp://host:port instead.", Shell(metavar="ADDRESS")]
 AnyFormat = Annotated[Format | None, "Format of the answer.", Shell(one_of=FORMATS)]
+
+
+def by_user(option: str) -> bool:
+    """Whether the user wrote it."""
+    source = click.get_current_context().get_parameter_source(option)
+    return source not in (None, click.core.ParameterSource.DEFAULT)
 
 
 class Reading(NamedTuple):

@@ -5,23 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
-import click
-
 from stepscope.capture import pithtrain, size
 from stepscope.capture.plan import STEPS, WARMUP, Plan, Request, plan
 from stepscope.capture.schedule import SCHEDULES
 from stepscope.capture.spec import TRIGGERS
-from stepscope.cli.shared import MaxSize
+from stepscope.cli.shared import MaxSize, by_user
 from stepscope.errors import BadInput
 from stepscope.model import declared
 from stepscope.model.capturing import WANTS
 from stepscope.model.option import Shell
-
-
-def by_user(option: str) -> bool:
-    """Whether the user wrote it."""
-    source = click.get_current_context().get_parameter_source(option)
-    return source not in (None, click.core.ParameterSource.DEFAULT)
 
 
 class Mesh(NamedTuple):

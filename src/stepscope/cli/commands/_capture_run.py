@@ -24,11 +24,11 @@ from stepscope.capture.size import parse_size
 from stepscope.capture.slurm import Allocation
 from stepscope.capture.spec import RANGES, Spec
 from stepscope.cli import progress
-from stepscope.cli.commands._capture_options import Launch, Mesh, Wants, backends, by_user
+from stepscope.cli.commands._capture_options import Launch, Mesh, Wants, backends
 from stepscope.cli.commands._capture_summary import summary
 from stepscope.cli.declare import command_of
 from stepscope.cli.output import Target
-from stepscope.cli.shared import Words
+from stepscope.cli.shared import Words, by_user
 from stepscope.errors import BadInput, GateFailed, StepscopeError
 from stepscope.model.option import Shell
 from stepscope.model.result import Result

@@ -13,6 +13,7 @@ import click
 
 from stepscope.cli import progress
 from stepscope.cli.declare import command_of
+from stepscope.cli.shared import by_user
 from stepscope.errors import BadInput
 from stepscope.model.option import OptionsOf, Shell
 from stepscope.model.units import size
@@ -22,6 +23,8 @@ from stepscope.simulate.job.faults import KNOWN
 from stepscope.simulate.job.scenario import Scenario
 
 FORMATS = ("nsys", "kineto")
+#: Sizes that a job that hangs has, too. Its defaults are its own: the smallest mesh in which groups cross.
+_OF_HANGS = ("tp", "pp", "dp", "ep", "layers", "micro_batches", "steps", "seed", "jitter")
 _FAULTS = ", ".join(f"{name} ({', '.join(params)})" for name, params in KNOWN.items())
 
 
@@ -37,7 +40,8 @@ def _simulate(
     hang: Annotated[
         str | None,
         "Write flight-recorder dumps of a job that hangs, such as host:rank=3,timing=off. Classes: "
-        f"{', '.join(HANGS)}. Keys: {', '.join(HANG_OPTIONS)}.",
+        f"{', '.join(HANGS)}. Keys: {', '.join(HANG_OPTIONS)}. By default "
+        "--tp 2 --pp 2 --dp 2 and six steps.",
         Shell(metavar="CLASS:KEY=VALUE,..."),
     ] = None,
     write: Annotated[
@@ -80,7 +84,7 @@ def _simulate_hang(folder: Path, text: str, fault: tuple[str, ...], write: str, 
         raise BadInput(f"--write {write}: not a format of dumps", "give pickle, json, or pickle,json")
     if folder.exists() and (not folder.is_dir() or any(folder.glob("nccl_trace_rank_*"))):
         raise BadInput(f"-o {folder}: holds another job", "name a directory that is empty, or not there")
-    given = {key: job[key] for key in ("tp", "pp", "dp", "ep", "layers", "micro_batches", "steps", "seed", "jitter")}
+    given = {key: job[key] for key in _OF_HANGS if by_user(key)}
     done = simulate_hang(HangJob(**given, **of_dumps(text)), parse(text))
     written = done.write(folder, formats[write])
     truth = done.truth()
