@@ -22,7 +22,7 @@ FOLDERS = "|".join(
 BASES = (ROOT, SRC, ROOT / "src", ROOT / "docs", ROOT / "tests", ROOT / "page", ROOT / "page" / "src")
 #: Files of others, files that commands write, and the examples of docs/architecture.md and docs/labels.md.
 FOREIGN = re.compile(
-    r"^(torch|site-packages|/|\.\./shared|~)|/(torch|site-packages)/|^gate\.(md|toml)$|^x\.py$|busiest|hosts\.py$|memsets|oplog|^(mytrainer|passes)\.toml$"
+    r"^(torch|transformers|site-packages|/|\.\./shared|~)|/(torch|site-packages)/|^gate\.(md|toml)$|^x\.py$|busiest|hosts\.py$|memsets|oplog|^(mytrainer|passes)\.toml$"
 )
 
 

@@ -95,11 +95,16 @@ def test_what_is_outside_pytorch():
 def test_out_of_memory():
     result = opened("qwen3_oom").memory()
     assert column(result, "why")["activations"] == "forward, alive when memory ran out"
-    assert "memory ran out when 1000 MiB more were asked for" in result.summary["statement"]
+    line = "transformers/loss/loss_utils.py(59): ForCausalLMLoss"
+    said = result.summary["statement"]
+    assert said.startswith(f"Memory ran out in the forward pass: {line} asked for 1000 MiB, with 5.316 GiB reserved")
     (why,) = result.summary["out_of_memory"]  # the program had given itself a small part of the GPU
     assert why["own_limit"] and why["lacks_bytes"] == why["asked_bytes"] == 1048576000
-    assert [one["change"] for one in result.summary["would_fit"]] == ["half the micro-batch", "recomputation"]
-    assert "so it was a limit of the process" in result.summary["statement"]
+    changes = [one["change"] for one in result.summary["would_fit"]]
+    assert changes == ["a loss in chunks", "half the tokens of a micro-batch", "recomputation"]
+    assert "so the process has a limit of its own" in said
+    # Gradients and Adam's states of the same model, trained: 0.295 and 0.591 GiB (qwen3_kineto).
+    assert why["to_come_bytes"] == pytest.approx(0.886 * 2**30, rel=0.01)
     stalls = opened("qwen3_oom").memory(by="stall")
     (oom,) = stalls.rows.filter(stalls.rows["kind"] == "out of memory").to_dicts()
     assert oom["bytes"] == 1048576000 and "loss_utils.py" in oom["frame"]

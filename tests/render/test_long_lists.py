@@ -94,3 +94,15 @@ def test_ranked_by_names_a_column(profile):
             except Exception:
                 continue
             assert not result.ranked_by or result.ranked_by in result.rows.columns, (name, variant)
+
+
+@pytest.mark.parametrize("format", ["table", "md"])
+def test_rows_may_be_chosen_by_a_column_that_is_not_shown(format):
+    """Of many measured kernels people see those of most time, though `total_ns` has no room in the table."""
+    rows = pl.DataFrame(
+        {"kernel": range(40), "name": ["k"] * 40, "dur_ns": [1] * 40, "total_ns": GAPS, "roof_pct": 1.0}
+    )
+    text = render(Result(rows, command="roofline", ranked_by="total_ns"), format).decode()
+    assert f"… and {40 - SHOWN} more" in text and "total" not in text
+    numbers = [int(line.strip("| ").split()[0]) for line in text.splitlines() if " k " in line or "`k`" in line]
+    assert [GAPS[k] for k in numbers] == sorted(GAPS, reverse=True)[:SHOWN]

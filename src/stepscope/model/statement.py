@@ -46,10 +46,10 @@ def most_in(parts: Mapping[str, float]) -> tuple[str, str] | None:
     return name, "most" if 2 * sizes[name] > sum(sizes.values()) else "the largest part"
 
 
-def listed(texts: Iterable[str]) -> str:
-    """`a`, `a and b`, `a, b and c`."""
+def listed(texts: Iterable[str], word: str = "and") -> str:
+    """`a`, `a and b`, `a, b and c`; with another word, `a, b or c`."""
     *before, last = list(texts) or [""]
-    return f"{', '.join(before)} and {last}" if before else last
+    return f"{', '.join(before)} {word} {last}" if before else last
 
 
 def counted(names: Mapping[str, int], most: int = 2) -> str:

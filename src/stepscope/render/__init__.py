@@ -83,6 +83,13 @@ def render_blocks(result: Result, format: Format, *, width: int = 100, colour: b
 
 def narrowed(result: Result) -> Result:
     """The result with the columns that people read; files and programs get all of them."""
+    made = _narrowed(result)
+    if result.ranked_by and result.ranked_by not in made.rows.columns:
+        return _narrowed(result.for_people())  # rows are chosen by a column that is not shown
+    return made
+
+
+def _narrowed(result: Result) -> Result:
     if result.command in ("compare", "gate"):
         from stepscope.render.comparison import narrowed
 

@@ -24,7 +24,7 @@ BLAS = ("", 0, "at::cuda::getCUDABlasLtWorkspace()")
 STACKS = {
     "forward": (LINEAR, MODEL), "model": (MODEL,), "backward": (ENGINE,), "adam": (ADAM, ("train.py", 9, "main")),
     "init": (APPLY, ("train.py", 2, "main")), "ddp": (DDP,), "again": (MODEL, CHECKPOINT), "cache": (CACHE,),
-    "workspace": (BLAS, ENGINE),
+    "workspace": (BLAS, ENGINE), "loss": (("loss.py", 7, "masked_loss"), ("train.py", 5, "main")),
 }  # fmt: skip
 
 
@@ -409,14 +409,72 @@ def test_why_memory_ran_out_and_what_would_fit():
     loop.events.append(out)
     found = out_of_memory(loop.ledger(), dp=4)
     assert (found["asked_bytes"], found["free_bytes"], found["lacks_bytes"]) == (9000, 2500, 6500)
-    assert found["grows"] == [{"part": "unknown", "bytes_per_step": 5000}]
-    # States are 8000: a quarter stays. Weights are 4000 more.
+    line = "model.py(10): forward"
+    assert found["grows"] == [{"part": "unknown", "bytes_per_step": 5000, "frame": line}]
+    # What is kept from step 1 to step 4 comes first. States are 8000: a quarter stays. Weights are 4000 more.
     fits = [(one["change"], one["saves_bytes"]) for one in found["would_fit"]]
-    assert fits == [("ZeRO 3 over 4 ranks", 9000)]
+    assert fits == [("not keeping what grows", 15000), ("ZeRO 3 over 4 ranks", 9000)]
     loop.events[-1]["bytes"] = 8000
     fits = [(one["change"], one["saves_bytes"]) for one in out_of_memory(loop.ledger(), dp=4)["would_fit"]]
-    assert fits[0] == ("ZeRO 1 over 4 ranks", 6000) and len(fits) == 3
-    assert "it would fit with ZeRO 1 over 4 ranks (" in oom_sentence(out_of_memory(loop.ledger(), dp=4))
+    assert fits[1] == ("ZeRO 1 over 4 ranks", 6000) and len(fits) == 3
+    said = oom_sentence(out_of_memory(loop.ledger(), dp=4))
+    assert said.startswith(f"Memory ran out in the forward pass of step 5: {line} asked for 7.812 KiB, with 33.00 KiB")
+    assert f"unknown grew by 4.883 KiB a step, most of it by {line}. It could fit with not keeping what grows" in said
+    assert out_of_memory(loop.ledger(), dp=4, memory=40_000)["outside_bytes"] == 40_000 - 2500 - found["reserved_bytes"]
+    assert out_of_memory(loop.ledger(), dp=4, memory=31_000)["outside_bytes"] is None
+
+
+def ran_out(loop: Loop, asked: int, stack: str | None, **more: int) -> dict[str, object]:
+    """The verdict where the loop asks for so much more and gets nothing."""
+    at = len(loop.events)
+    row = {"row": at, "start_ns": 10 * at, "action": "oom", "device": 0, "bytes": asked, "free_bytes": 0}
+    loop.events.append(row | {"chain": list(STACKS).index(stack) if stack else None} | more)
+    return out_of_memory(loop.ledger(), dp=1)
+
+
+def test_the_logits_of_a_first_step():
+    """Weights of 4000 bytes and activations of 9000; the loss asks for 3000. Nothing of the optimizer is there yet."""
+    loop = Loop()
+    loop.alloc("a", 4000, "init")
+    loop.alloc("hidden", 9000, "forward")
+    found = ran_out(loop, 3000, "loss")
+    assert (found["phase"], found["frame"]) == ("in the forward pass", "loss.py(7): masked_loss")
+    assert [(one["change"], one["saves_bytes"]) for one in found["would_fit"]] == [
+        ("a loss in chunks", 3000), ("half the tokens of a micro-batch", 6000), ("recomputation", 9000),
+    ]  # fmt: skip
+    assert found["to_come_bytes"] == 3 * 4000 and "No optimizer has stepped yet" in oom_sentence(found)
+    assert ran_out(loop, 3000, "model")["would_fit"][0]["change"] == "a loss in chunks"  # the first time counts
+
+
+def test_the_optimizer_s_first_step():
+    loop = Loop()
+    loop.before("a", 1000)
+    loop.before("b", 3000)
+    train(loop, steps=1)
+    loop.alloc("m", 500, "adam")
+    found = ran_out(loop, 6000, "adam", free_bytes=2000)
+    assert found["phase"].startswith("in the optimizer") and not found["to_come_bytes"]
+    # States are 8500 bytes, weights 4000; there are no gradients, which ZeRO 2 would divide.
+    fits = [(one["change"], one["saves_bytes"]) for one in found["would_fit"]]
+    assert fits == [("ZeRO 1 over 8 ranks", 7437), ("ZeRO 3 over 8 ranks", 10937)]
+
+
+def test_the_backward_pass_has_no_frame():
+    loop = Loop(native=False)
+    loop.alloc("a", 4000, "init")
+    loop.alloc("hidden", 700, "forward")
+    found = ran_out(loop, 600, None)
+    assert (found["phase"], found["frame"]) == ("in the backward pass", None)
+    assert oom_sentence(found).startswith("Memory ran out in the backward pass: 600 B were asked for")
+
+
+def test_a_server_s_cache_ran_out():
+    loop = Loop()
+    loop.alloc("a", 4000, "init")
+    loop.alloc("kv", 8000, "cache")
+    found = ran_out(loop, 2000, "cache")
+    assert [one["change"] for one in found["would_fit"]][0] == "half the tokens in the KV cache"
+    assert not found["to_come_bytes"]
 
 
 def test_no_change_fits():
@@ -425,7 +483,7 @@ def test_no_change_fits():
     loop.events.append({"row": 1, "start_ns": 10, "action": "oom", "device": 0, "bytes": 99999, "chain": 0})
     found = out_of_memory(loop.ledger(), dp=1)
     assert found["free_bytes"] is None and not found["would_fit"]
-    assert "no single change frees" in oom_sentence(found)
+    assert "No single change frees" in oom_sentence(found)
     assert out_of_memory(trained(), dp=1) is None
 
 

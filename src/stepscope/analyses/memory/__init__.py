@@ -150,11 +150,12 @@ def memory(
         if guessed is None:
             raise BadInput("--by term shows the terms of an estimate", "give --model")
         table = term_rows(guessed)
-    summary: dict[str, Any] = {"peak": [_peak(ledger) for ledger in of_ranks], **oom_summary(of_ranks, dp)}
+    room = _memory_of(profile, gpu)
+    summary: dict[str, Any] = {"peak": [_peak(ledger) for ledger in of_ranks]}
+    summary |= oom_summary(of_ranks, dp, room[1] if room else None)
     summary |= {"plot": True} if plot else {}
     if guessed is not None:
         summary["estimate"] = _estimate_row(guessed)
-    room = _memory_of(profile, gpu)
     notes = [*notes_of(profile, of_ranks), *(estimate_notes(guessed) if guessed is not None else ())]
     summary[STATEMENT] = stall_sentence(table, idle) if by == "stall" else ledger_sentence(of_ranks, room, guessed, dp)
     ranked = {"part": None, "time": None, "stall": "idle_ns" if idle else "bytes", "change": "saves_bytes"}.get(

@@ -53,16 +53,20 @@ class Ledger:
         decided = self.decided
         if block >= len(decided.part) or not self.stacks.recorded:
             return f"event {self.moment + 1} of {self.history.events}"
-        which = (
-            "the optimizer"
-            if decided.optimizing[block]
-            else "the backward pass"
-            if decided.backward[block]
-            else "the forward pass"
-        )
-        steps = decided.steps
-        step = int(np.searchsorted(steps, self.moment, side="right")) + (0 if decided.optimizing[block] else 1)
+        return self.pass_of(self.moment, bool(decided.optimizing[block]), bool(decided.backward[block]))
+
+    def pass_of(self, moment: int, optimizing: bool, backward: bool) -> str:
+        """Whose code was running at a moment, and in which step."""
+        which = "the optimizer" if optimizing else "the backward pass" if backward else "the forward pass"
+        steps = self.decided.steps
+        step = int(np.searchsorted(steps, moment, side="right")) + (0 if optimizing else 1)
         return f"in {which}" + (f" of step {step}" if len(steps) else "")
+
+    @property
+    def stacks_of_events(self) -> I64:
+        """The stack of every event."""
+        of_event = self.stacks.of_event
+        return self.history.chain if of_event is None else of_event
 
     def parts(self) -> pl.DataFrame:
         """A row per part: bytes at the peak, the most that it ever holds, blocks at the peak, why."""

@@ -34,7 +34,7 @@ class Trait:
     innermost: str = ""
 
 
-OPTIMIZER, BACKWARD, RECOMPUTE, COMM, KV, MODULE, WORKSPACE = range(7)
+OPTIMIZER, BACKWARD, RECOMPUTE, COMM, KV, MODULE, WORKSPACE, LOSS = range(8)
 TRAITS = (
     Trait(
         "optimizer",
@@ -80,6 +80,12 @@ TRAITS = (
         r"getCurrentCUDABlasHandle|setWorkspaceForHandle|getCUDABlasLtWorkspace|allocateCUDABlasLtWorkspace"
         r"|parseChosenWorkspaceSize|cudnn\w*Workspace",
         "a library's workspace: cuBLAS, cuBLASLt",
+    ),
+    Trait(
+        "loss",
+        r"^torch/nn/functional\.py\(\d+\): (cross_entropy|nll_loss|log_softmax|kl_div)$|^torch/nn/modules/loss\.py",
+        "the loss, or the logits of all tokens that it is made of",
+        innermost=r"(?i)\): \w*(loss|cross_entropy)\w*$",
     ),
 )
 

@@ -77,7 +77,7 @@ def stalls(ledger: Ledger, timeline: Timeline | None) -> pl.DataFrame:
         kinds[change > 0], kinds[change < 0] = _KINDS["segment_alloc"], "segment returned"
         size = np.abs(change)
     rows = np.flatnonzero(kinds != "")
-    stack = _stacks(ledger)[rows]
+    stack = ledger.stacks_of_events[rows]
     frame = pl.Series([NOT_RECORDED] * len(rows), dtype=pl.String)
     if ledger.stacks.recorded and len(rows):
         frame = ledger.stacks.named(stack)
@@ -106,12 +106,6 @@ def stalls(ledger: Ledger, timeline: Timeline | None) -> pl.DataFrame:
         pl.when(there).then(pl.Series(take(length, at, 0))).alias("call_ns"),
         pl.when(there).then(pl.Series(take(timeline.idle, at, 0))).alias("idle_ns"),
     )
-
-
-def _stacks(ledger: Ledger) -> I64:
-    """The stack of every event."""
-    of_event = ledger.stacks.of_event
-    return ledger.history.chain if of_event is None else of_event
 
 
 def timeline_of(own: Profile, history: History, other: Profile | None) -> Timeline | None:

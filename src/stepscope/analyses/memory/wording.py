@@ -45,16 +45,18 @@ _TOKENS = ("activations", "temporary", "KV cache")
 def ledger_sentence(
     of_ranks: Sequence[Ledger], room: tuple[str, int] | None, guessed: Estimate | None, dp: int = 1
 ) -> str:
-    """What the device that has most reserved has it for, and what limits scaling."""
-    ledger = max(of_ranks, key=lambda each: each.reserved)
+    """What the device that has most reserved has it for, and what limits scaling; why memory ran out, where it did."""
+    ledger = max(of_ranks, key=lambda each: (len(each.history.oom) > 0, each.reserved))
     table = ledger.parts()
     parts = dict(zip(table["part"].to_list(), table["bytes"].to_list(), strict=True))
     where = f" on rank {ledger.history.rank}" if len(of_ranks) > 1 else ""
-    text = f"At the peak{where} ({ledger.phase}) {size(ledger.reserved)} are reserved; {_limit(parts, ledger.whole)}"
-    if (ran_out := out_of_memory(ledger, dp)) is not None:
-        text += f"; {oom_sentence(ran_out)}"
-    elif (more := _more(parts, ledger.reserved, room)) is not None:
-        text += f"; {more}"
+    if (ran_out := out_of_memory(ledger, dp, room[1] if room else None)) is not None:
+        text = oom_sentence(ran_out, where)
+    else:
+        text = (
+            f"At the peak{where} ({ledger.phase}) {size(ledger.reserved)} are reserved; {_limit(parts, ledger.whole)}"
+        )
+        text += f"; {more}" if (more := _more(parts, ledger.reserved, room)) is not None else ""
     if guessed is not None:
         off = round(100.0 * (guessed.size - ledger.allocated) / max(1, ledger.allocated), 1) + 0.0
         of = f"{size(guessed.size)} of {size(ledger.allocated)} given out"
