@@ -52,6 +52,21 @@ def test_notes_of_nodes_have_their_stacks() -> None:
     assert profilers.graph_notes(None) == profilers.graph_notes(SimpleNamespace()) == {}
 
 
+def test_stacks_are_annotations_for_the_cupti_backend() -> None:
+    """It takes no mapping, and asks torch's own for every node."""
+    kept: dict[int, dict[str, str]] = {1: {"name": "mlp"}, 2: {"name": "norm", "stack": "own"}}
+
+    def record(node: int, note: dict[str, str]) -> None:
+        for key, value in note.items():
+            kept.setdefault(node, {}).setdefault(key, value)
+
+    stacks = {1: "model.py:3:f", 2: "other", 3: "train.py:9:g"}
+    profilers.stacks_as_notes(SimpleNamespace(record_node_annotation=record, get_kernel_py_stacks=lambda: stacks))
+    assert kept[1]["stack"] == "model.py:3:f" and kept[2]["stack"] == "own" and kept[3] == {"stack": "train.py:9:g"}
+    profilers.stacks_as_notes(None)
+    profilers.stacks_as_notes(SimpleNamespace())
+
+
 @pytest.mark.parametrize("takes", (True, False))
 def test_they_are_given_to_a_torch_that_takes_them(takes: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     given: list[Mapping[int, Any] | None] = []

@@ -198,11 +198,21 @@ def watch_graphs(options: Mapping[str, bool]) -> None:
 
 def export(profiler: Any, file: str) -> None:
     """Write the trace, with what the program noted of the nodes of its graphs (torch.cuda.graph_annotations)."""
-    notes = graph_notes(sys.modules.get("torch.cuda._graph_annotations"))
+    module = sys.modules.get("torch.cuda._graph_annotations")
+    harmless(stacks_as_notes)(module)
+    notes = graph_notes(module)
     takes = "cuda_graph_annotations" in inspect.signature(profiler.export_chrome_trace).parameters
     profiler.export_chrome_trace(file, **({"cuda_graph_annotations": notes} if notes and takes else {}))
     if not os.path.exists(file):  # noqa: PTH110
         raise RuntimeError("torch's CUPTI backend wrote nothing: is cupti-python installed, and CUPTI free?")
+
+
+def stacks_as_notes(module: Any) -> None:
+    """Add the stacks of nodes to their annotations: torch's CUPTI backend writes those by itself, and not stacks."""
+    if not hasattr(module, "record_node_annotation") or not hasattr(module, "get_kernel_py_stacks"):
+        return
+    for node, stack in dict(module.get_kernel_py_stacks()).items():
+        module.record_node_annotation(node, {"stack": stack})  # a stack that the program gave stays
 
 
 def graph_notes(module: Any) -> dict[int, list[dict[str, Any]]]:

@@ -211,7 +211,8 @@ def oom_sentence(ran_out: OutOfMemory, where: str = "") -> str:
         limit = ", so the process has a limit of its own (set_per_process_memory_fraction)"
         text += limit if ran_out["own_limit"] else ""
     if ran_out["outside_bytes"] is not None:
-        text += f"; about {size(ran_out['outside_bytes'])} of the GPU are held outside this allocator (CUDA, NCCL, other processes)"
+        text += f"; about {size(ran_out['outside_bytes'])} of the GPU are held outside this allocator"
+        text += " (CUDA, NCCL, other processes)"
     for part in ran_out["grows"]:
         line = f", most of it by {part['frame']}" if part["frame"] else ""
         text += f"; {part['part']} grew by {size(part['bytes_per_step'])} a step{line}"
