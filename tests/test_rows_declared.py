@@ -22,7 +22,7 @@ UNDECLARED = {
     "agent/shapes.py": (5, "schemas of answers about any question"),
     "analyses/compile/mode.py": (1, "options of torch.compile, out of a manifest"),
     "analyses/source/chosen.py": (1, "records of torch ops, by the columns that the host table has of them"),
-    "annotate/profilers.py": (1, "annotations of graph nodes, as torch has them and takes them"),
+    "annotate/cupti.py": (1, "annotations of graph nodes, as torch has them and takes them"),
     "annotate/recorder.py": (1, "options of torch.compile, as the program gave them"),
     "api/profile.py": (1, "options of torch.compile, out of a manifest"),
     "capture/manifest.py": (1, "options of torch.compile, out of a manifest"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 import os
 import platform
 import re
@@ -11,9 +10,10 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
+from stepscope.annotate import cupti
 from stepscope.annotate.safety import harmless
 
 #: The range that starts and ends an nsys capture where there is no CUDA: `--capture-range=nvtx`.
@@ -26,14 +26,8 @@ _FILES = {
     "driver": ("/proc/driver/nvidia/version", r"(?<= )\d+\.\d+(?:\.\d+)?(?= )"),
     "governor": ("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", r"\w+"),
 }
-#: Keywords that are of torch's CUPTI backend, and what it samples of the GPU in one pass.
+#: Keywords that are of torch's CUPTI backend.
 _CUPTI = "cupti_"
-_METRICS = (
-    "sm__cycles_active.avg.pct_of_peak_sustained_elapsed",
-    "sm__inst_executed_pipe_tensor.avg.pct_of_peak_sustained_elapsed",
-    "dram__read_throughput.avg.pct_of_peak_sustained_elapsed",
-    "dram__write_throughput.avg.pct_of_peak_sustained_elapsed",
-)
 _ours = False  # whether it is us who start or stop the profiler right now
 
 
@@ -173,58 +167,15 @@ def torch_profiler(warm: bool, options: Mapping[str, bool]) -> Any:
     activities: list[Any] = [torch.profiler.ProfilerActivity.CPU]
     if _cuda() is not None:
         cuda = torch.profiler.ProfilerActivity.CUDA
-        activities.append({cuda: _cupti(torch.profiler, backend)} if backend else cuda)
+        activities.append({cuda: cupti.configuration(torch.profiler, backend)} if backend else cuda)
     schedule = torch.profiler.schedule(wait=0, warmup=int(warm), active=1 << 30, repeat=1)
     return torch.profiler.profile(activities=activities, schedule=schedule if warm else None, **keywords)
-
-
-def _cupti(profiler: Any, wanted: Collection[str]) -> Any:
-    """The configuration of torch's CUPTI backend."""
-    if not hasattr(profiler, "CuspyConfig"):
-        asked = ",".join(sorted(wanted))
-        raise RuntimeError(f"--with {asked} needs torch 2.15 or newer with cupti-python (torch.profiler.CuspyConfig)")
-    clocks, graph = "clocks" in wanted, "graph" in wanted
-    configs = [profiler.CuspyConfig(enable_environment_counters=clocks, enable_graph_dependencies=graph)]
-    if "pm" in wanted:
-        configs.append(profiler.PerformanceMetricsConfig(list(_METRICS)))
-    return profiler.ProfilerActivityConfig(profiler_configs=configs)
 
 
 def watch_graphs(options: Mapping[str, bool]) -> None:
     """Edges of a graph are read when it is made, long before it is recorded: once such a profiler was configured."""
     if options.get(f"{_CUPTI}graph") and _cuda() is not None:
         torch_profiler(False, options)
-
-
-def export(profiler: Any, file: str) -> None:
-    """Write the trace, with what the program noted of the nodes of its graphs (torch.cuda.graph_annotations)."""
-    module = sys.modules.get("torch.cuda._graph_annotations")
-    harmless(stacks_as_notes)(module)
-    notes = graph_notes(module)
-    takes = "cuda_graph_annotations" in inspect.signature(profiler.export_chrome_trace).parameters
-    profiler.export_chrome_trace(file, **({"cuda_graph_annotations": notes} if notes and takes else {}))
-    if not os.path.exists(file):  # noqa: PTH110
-        raise RuntimeError("torch's CUPTI backend wrote nothing: is cupti-python installed, and CUPTI free?")
-
-
-def stacks_as_notes(module: Any) -> None:
-    """Add the stacks of nodes to their annotations: torch's CUPTI backend writes those by itself, and not stacks."""
-    if not hasattr(module, "record_node_annotation") or not hasattr(module, "get_kernel_py_stacks"):
-        return
-    for node, stack in dict(module.get_kernel_py_stacks()).items():
-        module.record_node_annotation(node, {"stack": stack})  # a stack that the program gave stays
-
-
-def graph_notes(module: Any) -> dict[int, list[dict[str, Any]]]:
-    """By node: its annotation, with the stack of its launch where torch recorded that, too."""
-    if module is None or not hasattr(module, "get_kernel_annotations"):
-        return {}
-    stacks = dict(module.get_kernel_py_stacks()) if hasattr(module, "get_kernel_py_stacks") else {}
-    annotated = dict(module.get_kernel_annotations())
-    notes = {node: {k: v for one in noted for k, v in one.items()} for node, noted in annotated.items()}
-    for node, stack in stacks.items():
-        notes.setdefault(node, {}).setdefault("stack", stack)
-    return {node: [note] for node, note in notes.items()}
 
 
 def nsys_start(trigger: str) -> Any:

@@ -16,13 +16,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+from stepscope.annotate.cupti import export
 from stepscope.annotate.profilers import (
     Emitter,
     TorchEmitter,
     about,
     clocks,
     emit_operators,
-    export,
     meet,
     no_more_meetings,
     nsys_start,

@@ -473,7 +473,7 @@ def test_a_server_s_cache_ran_out():
     loop.alloc("a", 4000, "init")
     loop.alloc("kv", 8000, "cache")
     found = ran_out(loop, 2000, "cache")
-    assert [one["change"] for one in found["would_fit"]][0] == "half the tokens in the KV cache"
+    assert found["would_fit"][0]["change"] == "half the tokens in the KV cache"
     assert not found["to_come_bytes"]
 
 
