@@ -15,7 +15,8 @@ import polars as pl
 from stepscope.model.demangle import demangle
 
 _ANONYMOUS = re.compile(r"\(anonymous namespace\)::|<unnamed>::|\{anonymous\}::|_GLOBAL__N_\w+::")
-_CLONE = re.compile(r"\s*\[clone [^\]]*\]|\s*\(\.\w+\)$")
+#: Looking back, so that spaces are read once: names of a file may be a megabyte of them.
+_CLONE = re.compile(r"(?<!\s)\s*\[clone [^\]]*\]|(?<!\s)\s*\(\.\w+\)$")
 #: Namespaces that tell nothing: PyTorch's internals, inline version namespaces, implementation details.
 _DULL = re.compile(
     r"^(at|native|c10|cuda|hip|detail|internal|impl|std|__\d+|__1|templates|ops|kernel|device|at_cuda_detail"

@@ -22,7 +22,7 @@ from stepscope.timeline.track import Marks
 #: What torch's allocator holds has no unit in its name.
 _IN_BYTES = ("memory allocated", "memory reserved")
 #: nsys ends the name of a metric with its unit: `SMs Active [Throughput %]`, `GPC Clock Frequency [MHz]`.
-_NAMED_UNIT = re.compile(r"\s*\[(?:Throughput )?((?!Avg)[^\[\]]+)\]")
+_NAMED_UNIT = re.compile(r"(?<!\s)\s*\[(?:Throughput )?((?!Avg)[^\[\]]+)\]")
 
 
 @dataclass(frozen=True)

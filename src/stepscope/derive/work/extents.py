@@ -17,7 +17,7 @@ from stepscope.model.demangle import demangle
 from stepscope.model.first_match import first_of
 
 #: nsys writes `(int)4`, `(unsigned long)2`; others `4`, `2ul`.
-_NUMBER = r"(?:\([a-z ]+\))?(\d+)(?:ul)?"
+_NUMBER = r"(?:\([a-z ]+\))?(\d{1,9})(?:ul)?"
 _VECTORIZED = re.compile(rf"vectorized_elementwise_kernel<{_NUMBER},")
 _UNROLLED = re.compile(r"unrolled_elementwise_kernel<")
 _PER_THREAD = re.compile(rf"[Aa]rray<char ?\*, ?{_NUMBER}>, ?{_NUMBER}")
@@ -30,13 +30,14 @@ _WARP_SOFTMAX = re.compile(rf"softmax_warp_(forward|backward)<([^,<>]+), ?([^,<>
 _LONG_SOFTMAX = re.compile(rf"cunn_SoftMax(Forward|Backward)\w*<(?:{_NUMBER}, ?)?([^,<>]+), ?[^,<>]+, ?([^,<>]+),")
 _ARRAY = re.compile(rf"[Aa]rray<char ?\*, ?{_NUMBER}>")
 _LAYOUT = re.compile(r"(?:nchwToNhwc|nhwcToNchw)Kernel<([^,<>]+), ?([^,<>]+)")
-_FOREACH = re.compile(rf"\w+Functor<([^,<>]+), ?{_NUMBER}, ?{_NUMBER}, ?{_NUMBER}>")
+_FOREACH = re.compile(rf"(?<=\w)Functor<([^,<>]+), ?{_NUMBER}, ?{_NUMBER}, ?{_NUMBER}>")
 _FUSED_STEP = re.compile(rf"Fused(?:Adam|Sgd|Adagrad)MathFunctor<([^,<>]+), ?{_NUMBER}")
 _NORM = re.compile(r"LpNormFunctor<([^,<>]+)")
 _FUNCTOR3 = re.compile(r"\bBinaryFunctor<([^,<>]+), ?([^,<>]+), ?([^,<>]+)")
 _FUNCTOR2 = re.compile(r"\b[AB]UnaryFunctor<([^,<>]+), ?([^,<>]+), ?([^,<>]+)")
 _LAMBDA = re.compile(r"\[?\{?'?lambda'?\(([^()]*)\)")
-_FUNCTOR = re.compile(r"\w+(?:Functor\w*)<([^,<>]+)>")
+#: Looking back, not `\w+`: that would read a long word again from each of its letters.
+_FUNCTOR = re.compile(r"(?<=\w)Functor\w*<([^,<>]+)>")
 #: A chunk of a tensor that one block of `multi_tensor_apply` takes.
 _CHUNK = 65536
 _TILE = 32 * 32

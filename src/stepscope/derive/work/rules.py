@@ -161,6 +161,6 @@ BACKWARD = re.compile(
     re.IGNORECASE,
 )
 #: Widest alignment that a product's name admits to: fewer elements than a vector load holds.
-ALIGNMENT = re.compile(r"align(\d+)\b")
+ALIGNMENT = re.compile(r"align(\d{1,9})\b")
 #: Sums of parts, and products with a vector: no tensor core would speed them up.
 NO_MATRIX = re.compile(r"gemv|dot_kernel|splitk_?reduce|reduce_1Block|ReduceSplitK|scal_kernel", re.IGNORECASE)

@@ -63,7 +63,7 @@ _APART_CODE = -3
 _RESIDENT = 2048
 #: Forms that PyTorch chooses from by how many elements there are, and how they lie; and what is done to each.
 _FORM = re.compile(r"\b(?:(?:vectorized|unrolled|legacy)_)?elementwise_kernel(?:_manual_unroll)?<")
-_WHAT = re.compile(r"\w*(?:Functor|_kernel|_impl)\w*")
+_WHAT = re.compile(r"(?<!\w)\w*(?:Functor|_kernel|_impl)\w*")
 
 
 def claim(sequence: Sequence, free: Mask) -> F64:

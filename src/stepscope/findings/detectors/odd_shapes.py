@@ -58,7 +58,7 @@ _TIMED_ON = 132
 
 _PADDED = r"nhwcAddPadding"
 _MOMENTS, _NORMED = r"RowwiseMomentsCUDAKernel", r"LayerNormForwardCUDAKernel"
-_TILE = re.compile(r"_(\d+)x(\d+)(?=_)")
+_TILE = re.compile(r"_(\d{1,6})x(\d{1,6})(?=_)")
 _HALF = ("bf16", "fp16")
 
 
