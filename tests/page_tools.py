@@ -38,11 +38,12 @@ def _install(folder: Path) -> None:
 
 @pytest.fixture(scope="session")
 def chromium() -> str:
-    """The browser: Debian's, or what STEPSCOPE_CHROMIUM names."""
-    names = (os.environ.get("STEPSCOPE_CHROMIUM"), "chromium", "chromium-browser", "google-chrome")
+    """The browser: Debian's, or what STEPSCOPE_CHROMIUM names. The one without windows takes half the time."""
+    own = os.environ.get("STEPSCOPE_CHROMIUM")
+    names = (own, "chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
     found = next((path for name in names if name and (path := shutil.which(name))), None)
     if found is None:
-        pytest.skip("no Chromium here (Debian: apt-get install chromium)")
+        pytest.skip("no Chromium here (Debian: apt-get install chromium-headless-shell)")
     return found
 
 

@@ -1,7 +1,9 @@
 // Chromium for the tests: it may ask only for what it was told to open, and complains aloud.
+import { AsyncLocalStorage } from "node:async_hooks";
 import { createServer } from "node:http";
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { after, before, describe, it } from "node:test";
 import { chromium } from "playwright-core";
 
 /** Folder with the reports under test, and with what the Python side knows of them. */
@@ -16,11 +18,40 @@ export const launch = () =>
       "--disable-component-update", "--disable-sync"],
   });
 
+const opened = new AsyncLocalStorage();
+const readers = [];
+let browser;
+
+/** What a reader does. Declared first, done by `together`. */
+export const test = (name, body) => readers.push([name, body]);
+
+/** The readers of a file, three at a time, since they mostly wait. What one has opened is closed after it: pages that stay open draw on. */
+export const together = (name) =>
+  describe(name, { concurrency: 3 }, () => {
+    before(async () => { browser = await launch(); });
+    after(() => browser.close());
+    for (const [does, body] of readers) {
+      it(does, () => opened.run([], async () => {
+        try {
+          await body();
+        } finally {
+          await Promise.all(opened.getStore().map((context) => context.close()));
+        }
+      }));
+    }
+  });
+
+/** A window of its own: nothing is shared with what other readers have open. */
+export async function context(options) {
+  const made = await browser.newContext({ viewport: { width: 1280, height: 800 }, ...options });
+  opened.getStore().push(made);
+  return made;
+}
+
 /** A report, drawn; `problems` collects errors and requests that it must not make. */
-export async function open(browser, name, { url, ...options } = {}) {
+export async function open(name, { url, ...options } = {}) {
   const address = url ?? `file://${join(REPORTS, `${name}.html`)}`;
-  const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, ...options });
-  const page = await context.newPage();
+  const page = await (await context(options)).newPage();
   const problems = [];
   page.on("console", (message) => {
     if (["error", "warning"].includes(message.type())) problems.push(`${message.type()}: ${message.text()}`);

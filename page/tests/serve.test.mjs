@@ -2,27 +2,21 @@
 import assert from "node:assert/strict";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { after, before, test } from "node:test";
-import { endless, expected, launch, moved, REPORTS, serious, settled, sideways } from "./browser.mjs";
+import { context, endless, expected, moved, REPORTS, serious, settled, sideways, test, together } from "./browser.mjs";
 
-let browser, known;
-before(async () => {
-  [browser, known] = [await launch(), await expected("served")];
-});
-after(() => browser.close());
-
+const known = await expected("served");
 const LABELS = 168, AXIS = 26;
 
 /** The page, drawn; `problems` collects errors and requests to anybody else. */
 async function open(address = known.address, { hash = "", changed, ...options } = {}) {
-  const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, ...options });
+  const own = await context(options);
   if (changed) {
-    await context.route(/\/api\/(scene|findings|details|span|search|sql)\b/, async (route) => {
+    await own.route(/\/api\/(scene|findings|details|span|search|sql)\b/, async (route) => {
       const response = await route.fetch();
       await route.fulfill({ response, json: changed(await response.json()) });
     });
   }
-  const page = await context.newPage();
+  const page = await own.newPage();
   const problems = [], origin = new URL(address).origin;
   page.on("console", (message) => {
     // Reading the canvas is what only these tests do.
@@ -275,27 +269,25 @@ test("fits a phone, light and dark", async () => {
 });
 
 test("names without an end make no page wider than its window", async () => {
-  for (const [width, height] of [[390, 844], [1440, 900]]) {
-    for (const colorScheme of ["light", "dark"]) {
-      const { page, problems } = await open(known.address, { viewport: { width, height }, colorScheme, changed: endless });
-      await page.waitForSelector(".finding .show", { timeout: 60_000 });
-      assert.ok((await page.textContent(".finding h3")).length > 300);
-      await page.click(".finding .show");
-      await page.waitForSelector(".focus");
-      await page.fill("input[type=search]", known.search.text);
-      await page.waitForSelector(".found");
-      await page.press("input[type=search]", "Enter");
-      await page.waitForSelector(".details dl");
-      await page.press("input[type=search]", "Escape");
-      await page.keyboard.press("m");
-      await page.waitForSelector(".span dl");
-      await page.click("#sql summary");
-      await page.fill("#sql textarea", `SELECT name, repeat(name, 9) AS again, start_ns FROM ops LIMIT 3`);
-      await page.click("#sql .query button");
-      await page.waitForSelector("#sql table, #sql .failed", { timeout: 60_000 });
-      assert.deepEqual(await sideways(page), [], `at ${width}`);
-      assert.deepEqual(problems, []);
-    }
+  for (const [width, height, colorScheme] of [[390, 844, "dark"], [1440, 900, "light"]]) { // colours have no width
+    const { page, problems } = await open(known.address, { viewport: { width, height }, colorScheme, changed: endless });
+    await page.waitForSelector(".finding .show", { timeout: 60_000 });
+    assert.ok((await page.textContent(".finding h3")).length > 300);
+    await page.click(".finding .show");
+    await page.waitForSelector(".focus");
+    await page.fill("input[type=search]", known.search.text);
+    await page.waitForSelector(".found");
+    await page.press("input[type=search]", "Enter");
+    await page.waitForSelector(".details dl");
+    await page.press("input[type=search]", "Escape");
+    await page.keyboard.press("m");
+    await page.waitForSelector(".span dl");
+    await page.click("#sql summary");
+    await page.fill("#sql textarea", `SELECT name, repeat(name, 9) AS again, start_ns FROM ops LIMIT 3`);
+    await page.click("#sql .query button");
+    await page.waitForSelector("#sql table, #sql .failed", { timeout: 60_000 });
+    assert.deepEqual(await sideways(page), [], `at ${width}`);
+    assert.deepEqual(problems, []);
   }
 });
 
@@ -528,3 +520,5 @@ test("a page that lost its server says so, how to start it, and asks again less 
   await moved(page, near);
   await drawn(page);
 });
+
+together("a served trace");
