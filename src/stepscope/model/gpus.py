@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 #: Of numbers that are multiplied. `fp64` and `fp32` are on vector units, all others on tensor (matrix) cores.
 Precision = Literal["fp64", "fp64_tensor", "fp32", "tf32", "fp16", "bf16", "fp8", "int8", "fp4"]
@@ -40,6 +40,8 @@ class Gpu:
     #: What its links to other GPUs of the node carry in one direction, 10⁹ bytes a second, and what they are.
     link_gbps: float | None = None
     link: str = ""
+    #: NVIDIA's compute capability, by which `chips` has what a multiprocessor holds.
+    chip: str = ""
 
     def rate(self, precision: Precision) -> float | None:
         """The dense peak of a precision, 10¹² operations a second."""
@@ -76,11 +78,34 @@ class Gpu:
         return f"{self.source}{'' if self.seen else ' (unconfirmed)'}"
 
 
+@dataclass(frozen=True)
+class Chip:
+    """What one multiprocessor holds at once; `reserved`: shared memory that each block takes besides its own."""
+
+    name: str
+    warps: int
+    blocks: int
+    shared: int
+    reserved: int
+
+
+@cache
+def _tables() -> Mapping[str, Any]:
+    return tomllib.loads(files("stepscope.model").joinpath("gpus.toml").read_text("utf-8"))
+
+
 @cache
 def gpus() -> tuple[Gpu, ...]:
     """Every model, in the order in which patterns are tried."""
-    table = tomllib.loads(files("stepscope.model").joinpath("gpus.toml").read_text("utf-8"))
-    return tuple(Gpu(**row) for row in table["gpu"])
+    return tuple(Gpu(**row) for row in _tables()["gpu"])
+
+
+@cache
+def chip_of(name: str | None) -> Chip | None:
+    """The multiprocessor of a GPU of this name; None where it is not known."""
+    gpu = gpu_of(name)
+    rows = {row["name"]: Chip(**row) for row in _tables()["chip"]}
+    return rows.get(gpu.chip) if gpu is not None else None
 
 
 #: Older models: nothing is known of them but that they have no tensor cores.

@@ -35,8 +35,10 @@ def narrowed(result: Result) -> Result:
     if result.command == "kernels":
         rows = result.rows
         empty = [c for c in _OF_REPORT if c in rows.columns and not rows[c].count()]
-        if "achieved_occupancy_pct" in rows.columns and "achieved_occupancy_pct" not in empty:
-            empty.append("occupancy_pct")  # the estimate of what is measured here
+        if "achieved_occupancy_pct" in rows.columns:
+            # The estimate of what is measured here; where nothing is, names need the room that what launches allow has.
+            measured = "achieved_occupancy_pct" not in empty
+            empty += ["occupancy_pct"] if measured else ["theoretical_occupancy_pct", "occupancy_limiter"]
         has_ops = "torch_op" in rows.columns and "torch_op" not in empty  # names need the room
         return replace(result, rows=rows.drop({*empty, *(_FOR_ROOM if has_ops else ())}, strict=False))
     if "roof_pct" not in result.rows.columns:

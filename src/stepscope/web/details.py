@@ -8,6 +8,8 @@ import numpy as np
 import polars as pl
 
 from stepscope.derive.comm.across import across
+from stepscope.derive.kernel.occupancy import LIMITER, THEORETICAL
+from stepscope.derive.kernel.room import room_of
 from stepscope.derive.rank.data import NO_STAGE, RankData, ranks_of
 from stepscope.derive.work.callers import callers
 from stepscope.errors import StepscopeError
@@ -78,11 +80,16 @@ def _of_op(scene: Served, data: RankData, op: int, found: DetailsData) -> None:
         ("registers per thread", "registers", "text"),
         ("static shared memory", "smem_static", "bytes"),
         ("dynamic shared memory", "smem_dynamic", "bytes"),
-        ("estimated occupancy", "occupancy_pct", "percent"),
         ("CUDA graph node", "graph_node", "text"),
     ):
         if detail.get(key) is not None:
             add((title, str(detail[key]), unit))
+    if called_by["occupancy_pct"] is not None:
+        add(("estimated occupancy", str(called_by["occupancy_pct"]), "percent"))
+    allows = room_of(data, one).row(0, named=True)
+    if allows[THEORETICAL] is not None:
+        limit = f", by {allows[LIMITER]}" if allows[LIMITER] else ""
+        add(("occupancy that the launch allows", f"{allows[THEORETICAL]:.3g} %{limit}", "text"))
     if row["bytes"] is not None:
         add(("bytes", str(row["bytes"]), "bytes"))
         if row["end_ns"] > row["start_ns"]:

@@ -24,8 +24,9 @@ from stepscope.analyses.kernels.activities import Activities, activities, activi
 from stepscope.derive.kernel.bound import bounds_of
 from stepscope.derive.kernel.matched import match_notes, roof_ns_of
 from stepscope.derive.kernel.matching import joined
-from stepscope.derive.kernel.occupancy import LIMITER, SHARES, Occupancy, occupancies
+from stepscope.derive.kernel.occupancy import LIMITER, SHARES, THEORETICAL, Occupancy, occupancies
 from stepscope.derive.kernel.roofline import roofline_of
+from stepscope.derive.kernel.room import room_of
 from stepscope.derive.kernel.sampled import ACTIVITY
 from stepscope.derive.rank.data import COMM, RankData, ranks_of
 from stepscope.derive.rank.graphs import graph_notes
@@ -97,7 +98,9 @@ class _Launched(_Measured, _Sampled):
         str | None, "module of the program that most of it belongs to; null where neither ranges nor stacks tell"
     ]
     occupancy_pct: Annotated[
-        float | None, "occupancy as torch.profiler estimates it, mean by time; null for other profilers"
+        float | None,
+        "occupancy as torch.profiler estimates it, mean by time; where it says 0 of a launch that fills more, computed "
+        "as it does; null for other profilers",
     ]
 
 
@@ -257,15 +260,19 @@ def _table(frame: pl.DataFrame, by: str, window_ns: int) -> pl.DataFrame:
 
 def _roofs(profile: Profile, data: RankData, ops: I64) -> pl.DataFrame:
     """Of each op: the time at the roof of the measured kernel that it is, what bounds that, and whether it is one."""
+    room = room_of(data, ops)
     if not joined(profile):
         types = {"roof": pl.Float64, "by": pl.String, "known": pl.Boolean, **_OCCUPANCY}
-        return pl.select(pl.repeat(None, len(ops), dtype=of).alias(name) for name, of in types.items())
+        nothing = pl.select(pl.repeat(None, len(ops), dtype=of).alias(name) for name, of in types.items())
+        return nothing.with_columns(room)
     roof, kernel = roof_ns_of(profile, data.rank, ops)
     by = pl.Series([bound.by for bound in profile.once(bounds_of)], dtype=pl.String).gather(np.maximum(kernel, 0))
     matched = pl.Series(kernel != NONE)
     table = pl.DataFrame({"roof": pl.Series(roof).fill_nan(None), "by": by, "known": matched})
     filled = occupancies(profile.once(roofline_of).kernels)[np.maximum(kernel, 0)]
-    return table.hstack(filled).with_columns(pl.when("known").then(pl.col("by", *_OCCUPANCY)))
+    table = table.hstack(filled).with_columns(pl.when("known").then(pl.col("by", *_OCCUPANCY)))
+    measured = pl.col(THEORETICAL).is_not_null()
+    return table.with_columns(pl.when(measured).then(pl.col(c)).otherwise(room[c]).alias(c) for c in room.columns)
 
 
 def _mean(column: str) -> pl.Expr:

@@ -15,25 +15,26 @@ from stepscope.derive.kernel.measured import Kernels
 
 
 class Occupancy(TypedDict):
-    """A measured kernel's; null where the section was not collected."""
+    """A measured kernel's; null where the section was not collected. What a launch allows, its shape tells as well."""
 
     achieved_occupancy_pct: Annotated[
-        float | None, "warps that a multiprocessor held, of those it has room for; as measured"
+        float | None, "warps that a multiprocessor held, of those it has room for; as measured, else null"
     ]
     theoretical_occupancy_pct: Annotated[
         float | None, "the most that the launch allows: its block size, registers, shared memory"
     ]
     occupancy_limiter: Annotated[
-        str | None, "the resource that allows no more; null where all warps fit, or it was not measured"
+        str | None, "the resource that allows no more; null where all warps fit, or it is not known"
     ]
 
 
 #: The columns, by what they hold.
-SHARES, LIMITER = ("achieved_occupancy_pct", "theoretical_occupancy_pct"), "occupancy_limiter"
+ACHIEVED, THEORETICAL, LIMITER = "achieved_occupancy_pct", "theoretical_occupancy_pct", "occupancy_limiter"
+SHARES = (ACHIEVED, THEORETICAL)
 _LIMIT = r"launch__occupancy_limit_(\w+)"
 _NAMES = {"shared_mem": "shared memory", "blocks": "blocks per multiprocessor", "warps": "block size"}
 #: The details page rounds to two decimals.
-_FULL = 99.99
+FULL = 99.99
 
 
 def occupancies(kernels: Kernels) -> pl.DataFrame:
@@ -56,7 +57,7 @@ def _limiters(count: int, limits: dict[str, np.ndarray], most: np.ndarray) -> li
     named = [_NAMES.get(name, name.replace("_", " ")) for name in limits]
     return [
         " and ".join(name for name, held in zip(named, table[:, k], strict=True) if held == least[k])
-        if np.isfinite(least[k]) and most[k] < _FULL
+        if np.isfinite(least[k]) and most[k] < FULL
         else None
         for k in range(count)
     ]

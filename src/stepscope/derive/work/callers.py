@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from stepscope.derive.kernel.room import estimated
 from stepscope.derive.pytorch.annotations import noted_at_capture
 from stepscope.derive.rank.data import RankData
 from stepscope.derive.work.launches import launching
@@ -46,7 +47,7 @@ def _occupancy(data: RankData, ops: I64) -> pl.Series:
     """As torch.profiler estimates it; other profilers do not."""
     if not any(source.format.startswith("kineto") for source in data.profile.sources):
         return pl.repeat(None, len(ops), dtype=pl.Float64, eager=True).alias("occupancy_pct")
-    return data.profile.once(_recorded)[data.rank].gather(ops).alias("occupancy_pct")
+    return estimated(data, ops, data.profile.once(_recorded)[data.rank].gather(ops).alias("occupancy_pct"))
 
 
 def _recorded(profile: Profile) -> dict[int, pl.Series]:
