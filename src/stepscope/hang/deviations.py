@@ -15,9 +15,9 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from stepscope.hang.evidence import like, of_its_stage, only_once_round
-from stepscope.hang.numbering import distinct, numbered
-from stepscope.model.flight import COALESCED, COMPLETED, I64, LOST, Calls, Flight, Frame, Signature, own_frames
+from stepscope.hang.evidence import left_out, like, of_its_stage, only_once_round
+from stepscope.hang.numbering import distinct, numbered, tokens
+from stepscope.model.flight import COMPLETED, I64, LOST, Calls, Flight, Frame, Signature, own_frames
 from stepscope.model.threshold import Threshold
 
 _CONTEXT = Threshold(
@@ -45,9 +45,6 @@ _FEW = Threshold(
     ("tests/hang/test_verdicts.py",),
 )
 
-#: Calls in which every member has sizes of its own.
-_UNEVEN = ("all_to_all", "alltoall", "gather", "scatter")
-
 Kind = Literal["order", "size", "type", "group", "deadlock"]
 
 
@@ -70,7 +67,7 @@ def deviations(flight: Flight) -> list[Deviation]:
     calls = flight.calls
     if len(calls) <= _CONTEXT.count:
         return []
-    token = _tokens(flight)
+    token = tokens(flight)
     rows = np.flatnonzero(token >= 0)
     token, rank = token[rows], calls.rank[rows]
     run = _runs(calls)[rows]
@@ -90,8 +87,6 @@ def deviations(flight: Flight) -> list[Deviation]:
     # What all members of a call do together they mean to do.
     size = np.array([len(g.members) for g in flight.groups], np.int64)[calls.group[rows[at]]]
     rare &= (ranks[number] < size) | (ranks[number] == 1) | calls.p2p[rows[at]]
-    # A transfer that is complete was met by its other end.
-    rare &= ~(calls.p2p & (calls.state == COMPLETED))[rows[at]]
     example = np.zeros(len(count), np.int64)
     example[number[::-1]] = at[::-1]
     lines = _by_line(flight, rows, token)
@@ -103,6 +98,10 @@ def deviations(flight: Flight) -> list[Deviation]:
         # A member that stands still shows few of the calls that would follow.
         due = beside if len(_following(token, run, beside)) == _AHEAD.count or beside == due else due
         if seen[int(rank[here])] >= _AHEAD.count or int(rows[here]) in certain:
+            continue
+        # A transfer that is complete was met by its other end: it was due, and perhaps something before it, too.
+        met = calls.p2p[rows[here]] and calls.state[rows[here]] == COMPLETED
+        if met and not left_out(flight, rows, token, here, due):
             continue
         dues = at[number == usual[context[at[n]]]]
         if not of_its_stage(flight, rows, here, dues) or only_once_round(flight, rank, here, dues):
@@ -156,28 +155,6 @@ def _beside(calls: Calls, rows: I64, token: I64, here: int, due: int) -> int:
         return due
     same = (calls.group[rows] == calls.group[row]) & (calls.seq[rows] == calls.seq[row]) & (token == token[due])
     return int(same.argmax()) if same.any() else due
-
-
-def _tokens(flight: Flight) -> I64:
-    """Calls as numbers that are equal for equal calls of ranks that do the same: the group counts by its purpose."""
-    calls = flight.calls
-    purposes: dict[tuple[str, int], int] = {}
-    of_group = np.array(
-        [purposes.setdefault((g.purpose, len(g.members)), len(purposes)) for g in flight.groups] or [0], np.int64
-    )
-    bare: dict[Signature, int] = {}
-    of_signature = np.array([bare.setdefault(_usual_of(s), len(bare)) for s in flight.signatures] or [0], np.int64)
-    token = numbered(numbered(of_group[calls.group], of_signature[calls.signature]), calls.stack)
-    closing = np.array([s.kind in (COALESCED, LOST) for s in flight.signatures] or [False], np.bool_)
-    token[closing[calls.signature]] = -1  # nor of a call of which nothing is known
-    return token
-
-
-def _usual_of(signature: Signature) -> Signature:
-    """A call without what may be another each time: how much a rank sends to others."""
-    if signature.kind.startswith(_UNEVEN):
-        return msgspec.structs.replace(signature, elements_in=0, elements_out=0)
-    return signature
 
 
 def _runs(calls: Calls) -> I64:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from stepscope.hang.numbering import tokens
 from stepscope.model.flight import I64, Flight, own_frames
 
 
@@ -40,3 +41,43 @@ def like(flight: Flight, rows: I64, token: I64, here: int) -> int | None:
         if (other.purpose, len(other.members)) == (group.purpose, len(group.members)):
             return int(n)
     return None
+
+
+def left_out(flight: Flight, rows: I64, token: I64, here: int, due: int) -> bool:
+    """Of a call that was made before its turn: whether the others of the group of the collective that was due made that
+    collective where the rank makes another one, or none."""
+    calls, did = flight.calls, int(rows[here])
+    rank, missed = int(calls.rank[did]), flight.groups[int(calls.group[rows[due]])]
+    if calls.p2p[rows[due]]:
+        return False
+    for number, group in enumerate(flight.groups):
+        if (group.purpose, len(group.members)) != (missed.purpose, len(missed.members)) or rank not in group.members:
+            continue
+        of_group = np.flatnonzero((calls.group[rows] == number) & ~calls.p2p[rows])
+        own = of_group[calls.rank[rows[of_group]] == rank]
+        later, earlier = own[own > here], own[own < here]
+        if not len(own):
+            continue
+        seq = calls.seq[rows[later[0]]] if len(later) else calls.seq[rows[earlier[-1]]] + 1
+        others = of_group[(calls.seq[rows[of_group]] == seq) & (calls.rank[rows[of_group]] != rank)]
+        if (token[others] == token[due]).any() and not (token[later[:1]] == token[due]).any():
+            return True
+    return False
+
+
+def out_of_step(flight: Flight, group: int, seq: int) -> tuple[list[int], bool] | None:
+    """Of a call that its members make differently: those that make another one than ranks of like groups at the same
+    number, where some make what these make; and whether they go on like these a call earlier or later."""
+    calls, token = flight.calls, tokens(flight)
+    own = flight.groups[group]
+    alike = [(g.purpose, len(g.members)) == (own.purpose, len(own.members)) for g in flight.groups]
+    like_rows = np.flatnonzero(np.array(alike, np.bool_)[calls.group] & ~calls.p2p & (token >= 0))
+    near = like_rows[np.abs(calls.seq[like_rows] - seq) <= 1]
+    due = {int(t) for t in token[near[(calls.seq[near] == seq) & (calls.group[near] != group)]]}
+    here = near[calls.group[near] == group]
+    made = {int(calls.rank[n]): int(token[n]) for n in here[calls.seq[here] == seq]}
+    odd = sorted(rank for rank, one in made.items() if one not in due)
+    if not odd or len(odd) == len(made):
+        return None
+    beside = {int(t) for t in token[near[calls.seq[near] != seq]]}
+    return odd, all(made[rank] in beside for rank in odd)

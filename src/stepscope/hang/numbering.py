@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 
-from stepscope.model.flight import I64
+from stepscope.model.flight import COALESCED, I64, LOST, Flight, Signature
 
 #: Cells of a table; where it would have more, numbers are found by sorting.
 _TABLE = 1 << 24
+#: Calls in which every member has sizes of its own.
+_UNEVEN = ("all_to_all", "alltoall", "gather", "scatter")
 
 
 def distinct(number: I64, rank: I64) -> I64:
@@ -39,3 +42,25 @@ def numbered(first: I64, second: I64) -> I64:
     seen[key] = True
     numbers = np.cumsum(seen, dtype=np.int64) - 1
     return np.asarray(numbers[key], np.int64)
+
+
+def tokens(flight: Flight) -> I64:
+    """Calls as numbers that are equal for equal calls of ranks that do the same: the group counts by its purpose."""
+    calls = flight.calls
+    purposes: dict[tuple[str, int], int] = {}
+    of_group = np.array(
+        [purposes.setdefault((g.purpose, len(g.members)), len(purposes)) for g in flight.groups] or [0], np.int64
+    )
+    bare: dict[Signature, int] = {}
+    of_signature = np.array([bare.setdefault(_usual_of(s), len(bare)) for s in flight.signatures] or [0], np.int64)
+    token = numbered(numbered(of_group[calls.group], of_signature[calls.signature]), calls.stack)
+    closing = np.array([s.kind in (COALESCED, LOST) for s in flight.signatures] or [False], np.bool_)
+    token[closing[calls.signature]] = -1  # nor of a call of which nothing is known
+    return token
+
+
+def _usual_of(signature: Signature) -> Signature:
+    """A call without what may be another each time: how much a rank sends to others."""
+    if signature.kind.startswith(_UNEVEN):
+        return msgspec.structs.replace(signature, elements_in=0, elements_out=0)
+    return signature

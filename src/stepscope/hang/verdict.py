@@ -15,6 +15,7 @@ import msgspec
 from stepscope.errors import CannotAnswer
 from stepscope.hang.deviations import Deviation, deviations, kept_up, mismatches
 from stepscope.hang.ends import Ends, ends
+from stepscope.hang.evidence import out_of_step
 from stepscope.hang.pace import Pace, pace
 from stepscope.hang.waits import Meeting, Waits, members_of, waits
 from stepscope.model.flight import DEFAULT_GROUP, LOST, MAIN, NONE, Fact, Flight, Frame
@@ -163,6 +164,11 @@ def _unlike(flight: Flight, speed: Pace, who: Waits, stops: Ends) -> Verdict | N
         ranks = sorted(r for n, s in sizes for r in by[s] if n == sizes[0][0] or not few)
         kinds = {(flight.signatures[s].kind, flight.signatures[s].types) for s in by}
         kind = "mismatch-type" if len(kinds) > 1 else "mismatch-size"
+        odd = out_of_step(flight, *meeting)
+        if odd is not None:
+            ranks, shifted = odd
+            kind = "mismatch-order" if shifted else kind
+            return Verdict(kind, ranks, "likely", speed, _UNLIKE, meeting, unlike=by)
         return Verdict(kind, ranks, "likely" if few else "possible", speed, _UNLIKE, meeting, unlike=by)
     return None
 
