@@ -15,7 +15,7 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from stepscope.hang.evidence import left_out, like, of_its_stage, only_once_round
+from stepscope.hang.evidence import left_out, like, of_its_stage, only_once_round, out_of_step
 from stepscope.hang.numbering import distinct, numbered, tokens
 from stepscope.model.flight import COMPLETED, I64, LOST, Calls, Flight, Frame, Signature, own_frames
 from stepscope.model.threshold import Threshold
@@ -71,7 +71,7 @@ def deviations(flight: Flight) -> list[Deviation]:
     rows = np.flatnonzero(token >= 0)
     token, rank = token[rows], calls.rank[rows]
     run = _runs(calls)[rows]
-    context = _contexts(token, run)
+    context = _contexts(token, run, _CONTEXT.count)
     whole = context >= 0
     if not whole.any():
         return []
@@ -79,7 +79,7 @@ def deviations(flight: Flight) -> list[Deviation]:
     count = np.bincount(number)
     ranks = distinct(number, rank[whole])
     of_context = distinct(context[whole], rank[whole])
-    usual = _usual(context[whole], number, count, np.bincount(token)[token[whole]])
+    usual = _usual(context[whole], number, count, _times(token, run)[whole])
     at = np.flatnonzero(whole)
     # Made once by each of few ranks, and not what usually follows here.
     rare = (number != usual[context[whole]]) & (count[number] == ranks[number])
@@ -164,22 +164,29 @@ def _runs(calls: Calls) -> I64:
     return np.concatenate([[0], np.cumsum(breaks)]).astype(np.int64)
 
 
-def _contexts(token: I64, run: I64) -> I64:
+def _contexts(token: I64, run: I64, length: int) -> I64:
     """By call, a number for the calls before it; -1 where its run has too few."""
     context = np.roll(token, 1)
-    for n in range(2, _CONTEXT.count + 1):
+    for n in range(2, length + 1):
         context = numbered(context, np.roll(token, n))
-    same = np.roll(run, _CONTEXT.count) == run
-    same[: _CONTEXT.count] = False
+    same = np.roll(run, length) == run
+    same[:length] = False
     return np.where(same, context, -1)
 
 
-def _usual(context: I64, number: I64, count: I64, made: I64) -> I64:
-    """By context, the transition that is made most often; of equals, that to the call which is `made` more often."""
+def _times(token: I64, run: I64) -> I64:
+    """By call, how often it is made after half as many calls alike, and, of equals there, how often at all."""
+    short = _contexts(token, run, _CONTEXT.count // 2)
+    after = numbered(short + 1, token)
+    return np.asarray(np.bincount(after)[after] * len(token) + np.bincount(token)[token], np.int64)
+
+
+def _usual(context: I64, number: I64, count: I64, times: I64) -> I64:
+    """By context, the transition that is made most often; of equals, that to the call which is made more `times`."""
     usual = np.zeros(int(context.max()) + 1 if len(context) else 0, np.int64)
     example = np.zeros(len(count), np.int64)
     example[number] = np.arange(len(number))
-    order = np.lexsort((-np.arange(len(count)), made[example], count))
+    order = np.lexsort((-np.arange(len(count)), times[example], count))
     usual[context[example[order]]] = order
     return usual
 
@@ -252,8 +259,9 @@ def _following(token: I64, run: I64, at: int) -> list[int]:
 
 
 def kept_up(flight: Flight, deviation: Deviation) -> bool:
-    """Of a call that is complete, so that all members made it: whether its rank left nothing out for it. It came as far
-    in the group of the call that was due as other members, and is in the call there that most are in."""
+    """Of a call that is complete, so that all members made it: whether its rank left nothing out for it, and made none
+    too many. It came as far in the group of the call that was due as other members, is in the call there that most
+    are in, and did not go on a call earlier or later than they."""
     calls, rank = flight.calls, deviation.rank
     if calls.state[deviation.call] != COMPLETED or calls.p2p[[deviation.call, deviation.due]].any():
         return False
@@ -268,6 +276,11 @@ def kept_up(flight: Flight, deviation: Deviation) -> bool:
         last = own[calls.seq[own].argmax()]
         made = calls.signature[rows[calls.seq[rows] == calls.seq[last]]]
         if calls.signature[last] != np.bincount(made).argmax():
+            return False
+        others = rows[calls.rank[rows] != rank]
+        common = int(min(calls.seq[last], calls.seq[others].max(initial=-1)))
+        odd = out_of_step(flight, number, common)
+        if odd is not None and rank in odd[0] and odd[1]:
             return False
     return True
 

@@ -3,6 +3,8 @@ due."""
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 
 from stepscope.hang.numbering import tokens
@@ -67,7 +69,8 @@ def left_out(flight: Flight, rows: I64, token: I64, here: int, due: int) -> bool
 
 def out_of_step(flight: Flight, group: int, seq: int) -> tuple[list[int], bool] | None:
     """Of a call that its members make differently: those that make another one than ranks of like groups at the same
-    number, where some make what these make; and whether they go on like these a call earlier or later."""
+    number, or than most of their own, where some make what these make; and whether they go on like these a call earlier
+    or later."""
     calls, token = flight.calls, tokens(flight)
     own = flight.groups[group]
     alike = [(g.purpose, len(g.members)) == (own.purpose, len(own.members)) for g in flight.groups]
@@ -76,6 +79,9 @@ def out_of_step(flight: Flight, group: int, seq: int) -> tuple[list[int], bool] 
     due = {int(t) for t in token[near[(calls.seq[near] == seq) & (calls.group[near] != group)]]}
     here = near[calls.group[near] == group]
     made = {int(calls.rank[n]): int(token[n]) for n in here[calls.seq[here] == seq]}
+    if not due and made:
+        most, times = Counter(made.values()).most_common(1)[0]
+        due = {most} if 2 * times > len(made) else set()
     odd = sorted(rank for rank, one in made.items() if one not in due)
     if not odd or len(odd) == len(made):
         return None
