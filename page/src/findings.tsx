@@ -1,7 +1,7 @@
 // The conclusion: one sentence, then what to change first.
 
 import { Command, Prose, Window } from "./section";
-import { count, duration, percent } from "./format";
+import { count, duration, percent, sentence } from "./format";
 import type { Finding, Findings } from "./messages";
 
 export type Show = (finding: Finding) => void;
@@ -66,7 +66,7 @@ function Card({ finding, show, step }: { finding: Finding; show: Show | null; st
           <span class={`sure ${f.cause}`}>{f.cause}</span>
           <code>{f.id}</code>
         </p>
-        <p><Prose text={f.evidence} /></p>
+        <p><Prose text={sentence(f.evidence)} /></p>
         <p><b>Try:</b> <Prose text={f.try_next} /></p>
         <Command text={f.command} />
       </div>

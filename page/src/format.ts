@@ -53,6 +53,11 @@ export function percent(value: number | null): string {
   return value === null ? "–" : `${value.toFixed(1)} %`;
 }
 
+/** With a capital letter where it begins with a word: names of kernels stay as they are. */
+export function sentence(text: string): string {
+  return /^[a-z]+[ ,']/.test(text) ? text[0]!.toUpperCase() + text.slice(1) : text;
+}
+
 export function bytes(count: number | null): string {
   return alone(count, SIZES);
 }

@@ -20,16 +20,19 @@ export function StepsSection({ part, go }: { part: Steps; go?: (row: StepRow) =>
     go?.(row);
   };
   const longest = Math.max(...part.rows.map((row) => row.step_ns + row.between_ns), 1);
+  const some = (key: (typeof PARTS)[number][0] | "between_ns") => part.rows.some((row) => row[key] > 0);
   const legend = (
     <span class="keys">
-      {[...PARTS].reverse().map(([, kind, name]) => <Key kind={kind}>{name}</Key>)}
-      <Key kind="wait">between steps</Key>
-      <span class="key">▲ longer than its like</span>
+      {[...PARTS].reverse().map(([key, kind, name]) => some(key) && <Key kind={kind}>{name}</Key>)}
+      {some("between_ns") && <Key kind="between">between steps</Key>}
+      {part.rows.some((row) => row.spike) && <span class="key">▲ longer than its like</span>}
+      {part.rows.some((row) => row.cut) && <span class="key">pale: not recorded whole</span>}
     </span>
   );
   return (
     <Section id="steps" part={part} aside={legend}>
       <p>{part.statement}</p>
+      <p class="scale" aria-hidden="true">{duration(longest)}</p>
       <div class="steps" role="group" aria-label={`${count(part.rows.length, "step")}, up to ${duration(longest)}`}>
         {part.rows.map((row) => <Bar row={row} longest={longest} chosen={row === chosen} choose={choose} />)}
       </div>
@@ -60,7 +63,7 @@ function Bar({ row, longest, chosen, choose }: BarProps) {
   return (
     <button type="button" class={marks} title={`${row.label}: ${words(row)}`} onClick={() => choose(row)}>
       {row.spike && <span>▲</span>}
-      {row.between_ns > 0 && <i class="wait" style={height(row.between_ns)} />}
+      {row.between_ns > 0 && <i class="between" style={height(row.between_ns)} />}
       {PARTS.map(([key, kind]) => row[key] > 0 && <i class={kind} style={height(row[key])} />)}
     </button>
   );

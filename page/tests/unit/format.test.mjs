@@ -1,7 +1,7 @@
 // Values with their units. tests/report/test_page_format.py compares them with what the command line writes.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { bytes, count, duration, durations, flops, instant, percent } from "../../src/format";
+import { bytes, count, duration, durations, flops, instant, percent, sentence } from "../../src/format";
 
 test("a duration has one to three digits before the point", () => {
   const written = [[0, "0 ns"], [999, "999 ns"], [1_000, "1.000 µs"], [12_345, "12.35 µs"], [999_999, "1.000 ms"], [1.5e9, "1.500 s"]];
@@ -30,4 +30,9 @@ test("sizes, shares and numbers", () => {
   assert.equal(flops(3.2e12), "3.200 TFLOP");
   assert.equal(count(1, "match", "matches"), "1 match");
   assert.equal(count(1_200, "op"), "1,200 ops");
+});
+
+test("a sentence begins with a capital letter, a kernel's name does not", () => {
+  assert.equal(sentence("they take 3 ms"), "They take 3 ms");
+  for (const name of ["nvjet_sm90 takes 3 ms", "`gemm` takes 3 ms", "15.3 ms more"]) assert.equal(sentence(name), name);
 });

@@ -30,11 +30,12 @@ class Hideable(Struct, frozen=True):
 
     @property
     def words(self) -> str:
-        """A sentence on it for a finding; empty where no GPU is shared."""
-        if self.share >= 1.0:
+        """A sentence on it for a finding; empty where no GPU is shared, or the others hardly compute meanwhile."""
+        others = f"{100 * (1 - self.share):.0f}"
+        if others == "0":
             return ""
         return (
-            f". Ranks share a GPU: for {100 * (1 - self.share):.0f} % of that time another of them computes and "
+            f". Ranks share a GPU: for {others} % of that time another of them computes and "
             "would only be slowed down by hiding it; that part is not counted"
         )
 
