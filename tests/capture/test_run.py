@@ -85,6 +85,15 @@ def test_a_command_that_dies_at_step_3(capture, nsys, train, tmp_path):
     assert only_the_log(tmp_path)
 
 
+def test_a_command_that_runs_out_of_memory(capture, nsys, train, tmp_path):
+    nsys()
+    command = train(die=3)
+    program = tmp_path / "train.py"
+    program.write_text(program.read_text().replace("out of luck", "CUDA out of memory. Tried to allocate 2 GiB."))
+    status, (line,) = capture(command)
+    assert status == 2 and "CUDA out of memory" in line and "`stepscope memory oom.pickle`" in line
+
+
 def test_a_command_that_dies_after_the_capture(capture, nsys, train, tmp_path):
     nsys(after='open(out + ".nsys-rep", "w").write("report")')
     status, lines = capture(train(steps=9, die=8))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import shutil
 import tempfile
@@ -227,6 +228,11 @@ def _hint(why: str) -> str:
         return "it must be importable there too: pip install --no-deps stepscope, or its src on the PYTHONPATH"
     if "No module named 'torch'" in why:
         return "name the Python of the training environment in the command"
+    if re.search(r"OutOfMemoryError|CUDA out of memory", why):
+        return (
+            "call torch.cuda.memory._record_memory_history() first and _dump_snapshot('oom.pickle') where it fails: "
+            "`stepscope memory oom.pickle` says what would fit"
+        )
     return "run it without capture first"
 
 
