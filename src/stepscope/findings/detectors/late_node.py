@@ -16,18 +16,17 @@ import numpy as np
 import polars as pl
 from msgspec import Struct
 
-from stepscope.analyses.stragglers import stragglers
 from stepscope.derive.peers.input import data_ranges
 from stepscope.derive.peers.lateness import host_late
 from stepscope.derive.rank.data import COMM, RankData
 from stepscope.derive.replay.change import Change
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
-from stepscope.findings.evidence.arrivals import Arrival, late_without_cause
+from stepscope.findings.evidence.arrivals import begins_late, comes_last, late_without_cause
 from stepscope.findings.evidence.hosts import NAMED_BESIDE_WORST, Host, hosts, sure
 from stepscope.findings.evidence.launching import slow_hosts
 from stepscope.findings.evidence.peers import stages
-from stepscope.findings.evidence.shown import LATE, beside, lost_by, peer_of, waiting
+from stepscope.findings.evidence.shown import LATE, beside, lost_by, peer_of
 from stepscope.findings.finding import Finding, Place
 from stepscope.findings.texts import advice, title
 from stepscope.intervals import Spans, covered, gaps, join, subtract, union
@@ -232,7 +231,7 @@ def detect(case: Case) -> list[Finding]:
         findings, unknown = [], why
     arrival = late_without_cause(case) if not findings and len(case.ranks) > 1 else None
     if arrival is not None:
-        return [_unexplained(case, (arrival.rank,), arrival.ns, arrival=arrival)]
+        return [comes_last(case, ID, arrival)]
     if unknown is not None:
         raise unknown
     return findings
@@ -243,7 +242,7 @@ def _finding(case: Case, one: _Late) -> Finding:
     who = some_ranks(one.ranks)
     who = f"host {one.host} ({who})" if one.host else who
     if one.from_before:
-        return _unexplained(case, one.ranks, one.ns, who=who, s="s" * (len(one.ranks) == 1 or one.host is not None))
+        return begins_late(case, ID, one.ranks, one.ns, who, one.host is not None)
     # Cutting a stretch cannot give back more than its length.
     saved = case.credit(ID, one.change, one.ns)
     worst = max(one.ranks, key=lambda r: (hosts(case)[r].idle_ns(*LATE), -r))
@@ -268,44 +267,4 @@ def _finding(case: Case, one: _Late) -> Finding:
         figures=figures,
         where=beside(case, one.where, peer_of(case, worst, one.ranks)),
         covers={r: hosts(case)[r].gaps_touched(s.start, s.end) for r, s in one.change.host_time_cut.items()},
-    )
-
-
-def _unexplained(
-    case: Case, ranks: tuple[int, ...], ns: int, *, arrival: Arrival | None = None, who: str = "", s: str = ""
-) -> Finding:
-    """Ranks that come late, and nothing recorded says why: no replay tells what it would give back.
-
-    Either they come last, and nothing took longer there than on their peers (`arrival`); or they begin the step late,
-    and their records begin with it.
-    """
-    if arrival is not None:
-        figure = int(case.ask(stragglers).rows.filter(pl.col("rank") == arrival.rank)["late_ns"][0])
-        heading = title("late-node/unseen", rank=arrival.rank, ns=about(ns))
-        evidence = (
-            f"it comes last in {arrival.times:,} of {several(arrival.total, 'communication')}, and the others wait "
-            f"{about(figure)} for it in the capture; nothing recorded took longer there than on its peers: it was late "
-            "before the capture began, or does work that is not recorded"
-        )
-        most, try_next, command = case.step_ns, advice("late-node/unseen"), "stragglers"
-    else:
-        text, figure = waiting(case)
-        heading = title("late-node/late-from-the-start", who=who, s=s, ns=about(ns))
-        evidence = (
-            f"the others wait for it in their first communication: {text}. Nothing was recorded before the step, so it "
-            "may be late in this capture only: profilers do not start on all ranks at once"
-        )
-        most, try_next, command = figure, advice("late-node/late-from-the-start"), "breakdown"
-    return Finding(
-        ID,
-        heading,
-        min(ns, most),
-        "possible",
-        evidence,
-        try_next,
-        (command, ""),
-        ranks=ranks,
-        figures=(figure,),
-        bound=True,
-        stands_out=arrival is not None,
     )

@@ -1,8 +1,14 @@
-"""A rank that the others wait for, though nothing that was recorded took longer there."""
+"""Ranks that the others wait for, though nothing that was recorded says why: no replay tells what it would give back.
+
+Either one comes last, and nothing took longer there than on its peers (`late_without_cause`, where no host was seen to
+be late); or they begin the step late, and their records begin with it.
+"""
 
 from __future__ import annotations
 
 from typing import NamedTuple
+
+import polars as pl
 
 from stepscope.analyses.stragglers import stragglers
 from stepscope.derive.windows.periods import periods
@@ -10,7 +16,12 @@ from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.issued import serialized
 from stepscope.findings.evidence.peers import stages
+from stepscope.findings.evidence.shown import waiting
+from stepscope.findings.finding import Finding
+from stepscope.findings.texts import advice, title
+from stepscope.model.statement import several
 from stepscope.model.threshold import Threshold
+from stepscope.model.units import about
 
 LATE_ALONE = Threshold(
     75.0,
@@ -66,3 +77,41 @@ def _waits_itself(case: Case, rank: int) -> bool:
     except CannotAnswer:
         return False
     return rank in issued and bool(len(issued[rank].waited) or len(issued[rank].inline))
+
+
+def comes_last(case: Case, id: str, arrival: Arrival) -> Finding:
+    """The finding of a rank that comes last for no recorded cause."""
+    figure = int(case.ask(stragglers).rows.filter(pl.col("rank") == arrival.rank)["late_ns"][0])
+    return Finding(
+        id,
+        title("late-node/unseen", rank=arrival.rank, ns=about(arrival.ns)),
+        min(arrival.ns, case.step_ns),
+        "possible",
+        f"it comes last in {arrival.times:,} of {several(arrival.total, 'communication')}, and the others wait "
+        f"{about(figure)} for it in the capture; nothing recorded took longer there than on its peers: it was late "
+        "before the capture began, or does work that is not recorded",
+        advice("late-node/unseen"),
+        ("stragglers", ""),
+        ranks=(arrival.rank,),
+        figures=(figure,),
+        bound=True,
+        stands_out=True,
+    )
+
+
+def begins_late(case: Case, id: str, ranks: tuple[int, ...], ns: int, who: str, one_host: bool) -> Finding:
+    """The finding of ranks that begin the step late, and whose records begin with it."""
+    text, figure = waiting(case)
+    return Finding(
+        id,
+        title("late-node/late-from-the-start", who=who, s="s" * (len(ranks) == 1 or one_host), ns=about(ns)),
+        min(ns, figure),
+        "possible",
+        f"the others wait for it in their first communication: {text}. Nothing was recorded before the step, so it "
+        "may be late in this capture only: profilers do not start on all ranks at once",
+        advice("late-node/late-from-the-start"),
+        ("breakdown", ""),
+        ranks=ranks,
+        figures=(figure,),
+        bound=True,
+    )
