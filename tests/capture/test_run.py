@@ -273,7 +273,7 @@ def test_what_the_command_says_is_shown_or_kept(nsys, train, tmp_path, monkeypat
     asked = ["capture", "run", "--trigger", "nvtx", "--no-verify", "-o", "cap"]
     assert run([*asked, "--", *train(die=3)]) == 2  # its log is in the way of nothing
     said = capsys.readouterr()
-    assert "RuntimeError: out of luck" in said.out and "(all it said: cap/log.txt)" in said.err
+    assert "RuntimeError: out of luck" in said.out and "(its output: cap/log.txt)" in said.err
     assert run([*asked, "--quiet", "--", *train(die=3)]) == 2
     said = capsys.readouterr()
     assert "out of luck" not in said.out and said.err.count("out of luck") == 2  # the last lines, and the error's

@@ -167,7 +167,7 @@ def test_sides_with_and_without_steps_are_not_compared(shared, traces):
 
 
 def test_stages_of_one_side_only(shared, traces):
-    with pytest.raises(CannotAnswer, match="new has no stage labels, the other side has"):
+    with pytest.raises(CannotAnswer, match="new has no stage labels, but the other side does"):
         api.compare(shared / "traces/h200/moe4mps/overlapped.sqlite", traces / "a0", by="stage", whole=True)
 
 
@@ -188,7 +188,7 @@ def test_ranks_that_one_side_lacks_are_left_out(traces, tmp_path, capfd):
     shutil.copy(traces / "a1" / "rank1.pt.trace.json.gz", tmp_path)
     answer = ask(capfd, traces / "a0", "--to", tmp_path)
     assert {w["rank"] for w in answer["window"]} == {1}
-    assert any("of the ranks, only 1 have steps on both sides" in note for note in answer["notes"])
+    assert any("both sides have steps on rank 1 alone" in note for note in answer["notes"])
 
 
 def test_the_guide_has_every_column():

@@ -123,7 +123,7 @@ def test_a_stall_between_steps_is_idle_time(tmp_path):
     assert result.summary["verdict"] == "slower"
     by_part = dict(zip(result.rows["part"], result.rows["diff_ns"], strict=True))
     assert by_part["idle"] == pytest.approx(3e6, rel=0.05)
-    assert "most of it idle" in result.summary["statement"]
+    assert "most of it idle time" in result.summary["statement"]
 
 
 @pytest.mark.slow
@@ -169,7 +169,7 @@ def test_real_traces_are_judged_as_a_person_would(shared):
     traces = shared / "traces"
     slow = api.compare(traces / "h200/train/eager.sqlite", traces / "h200/train/slow_dataloader.sqlite")
     assert slow.summary["verdict"] == "slower"
-    assert "most of it idle" in slow.summary["statement"]
+    assert "most of it idle time" in slow.summary["statement"]
     once = api.compare(traces / "public/h100x2_before.sqlite", traces / "public/h100x2_after.sqlite")
     assert once.summary["verdict"] == "cannot tell"
     assert "one capture per side is not enough" in once.summary["statement"]

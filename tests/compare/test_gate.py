@@ -83,13 +83,13 @@ def test_a_limit_that_is_none(text, says):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("step = 2", "no table"),
-        ("[limits]\n", "no table"),
+        ("step = 2", "expected one table"),
+        ("[limits]\n", "expected one table"),
         ("[limits]\nstep = 'much'\n", "not a number"),
         ("[limits]\nstep = true\n", "not a number"),
         ("[limits\n", "not valid TOML"),
         ("limits = " + "[" * 5000, "too deep"),
-        ("[limits]\nstep = 2\n[more]\nx = 1\n", "more than that"),
+        ("[limits]\nstep = 2\n[more]\nx = 1\n", "and nothing else"),
         ("[limits]\nspeed = 2\n", "not known"),
     ],
 )
@@ -159,9 +159,9 @@ def test_a_baseline_holds_nothing_of_the_machine(traces, tmp_path):
     ("content", "says"),
     [
         ('{"schema": "stepscope-baseline/3", "runs": []}', "written by a newer stepscope"),
-        ('{"schema": "stepscope-baseline/1", "runs": []}', "from its first op to the next one's"),
-        ('{"schema": "stepscope-baseline/2"}', "something wrong"),
-        ('{"schema": "stepscope-baseline/2", "runs": [{}], "facts": {}, "spec": {}}', "something wrong"),
+        ('{"schema": "stepscope-baseline/1", "runs": []}', "from its first op to the next step's"),
+        ('{"schema": "stepscope-baseline/2"}', "not a valid baseline"),
+        ('{"schema": "stepscope-baseline/2", "runs": [{}], "facts": {}, "spec": {}}', "not a valid baseline"),
         ('{"schema": "stepscope/1"}', "no baseline"),
         ("[]", "no baseline"),
         ("not JSON", "cannot be read as a baseline"),
@@ -271,4 +271,4 @@ def test_limits_of_the_pace(tmp_path):
 def test_p99_of_few_steps_is_not_decided(traces):
     with pytest.raises(GateFailed) as failed:
         api.gate(traces / "base", traces / "once", limits=["p99=5"], cache=False)
-    assert "p99 is only the longest" in str(failed.value)
+    assert "p99 is just the longest" in str(failed.value)

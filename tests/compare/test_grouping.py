@@ -27,7 +27,7 @@ def files(*given: tuple[str, set[int]]) -> list[Held]:
             "2 runs, one per folder",
         ),
         ([("r1/a.sqlite", set()), ("r2/a.sqlite", set())], [[0], [1]], "2 runs, one per folder (no file says"),
-        ([("a.sqlite", set()), ("b.sqlite", set())], [[0, 1]], "--runs file: a run each"),
+        ([("a.sqlite", set()), ("b.sqlite", set())], [[0, 1]], "--runs file splits them"),
     ],
 )
 def test_runs_are_told_by_the_ranks_that_files_hold(given, runs, said):

@@ -47,7 +47,7 @@ def test_without_the_file_of_the_late_rank_nobody_is_blamed(fault: str) -> None:
     assert exposed, "all wait for it, so that little is hidden"
     for row in exposed:  # it is no network's fault, as far as anybody can tell
         assert row["cause"] == "possible" and row["expected_ns"] < row["recoverable_ns"]
-        assert "lack ranks that are not in the profile" in row["evidence"]
+        assert "involve ranks that are not in the profile" in row["evidence"]
         assert row["try_next"].startswith("record all ranks")
 
 

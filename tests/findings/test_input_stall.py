@@ -46,5 +46,5 @@ def test_a_stall_of_the_input_is_seen_in_one_step(schedule: str, kind: str, tmp_
 
     # One step a side is too few to call it slower: the gate says so, and does not pass.
     assert run(["gate", files[0], "--to", files[1], "--no-cache"]) == 1
-    assert "most of it idle (+40 ms of +40 ms)" in " ".join(capsys.readouterr().out.split())
+    assert "most of it idle time (+40 ms of +40 ms)" in " ".join(capsys.readouterr().out.split())
     assert run(["gate", files[0], "--to", files[1], "--no-cache", "--allow-inconclusive"]) == 0

@@ -43,8 +43,8 @@ def test_a_finding_comes_and_goes_with_its_fault(trend):
     gains = {key: [ns is not None for ns in found] for key, _, found in trend.findings()}
     assert gains["straggler"] == [False, True, False]
     before, after = trend.changes()
-    assert before.startswith("week9 → week10: came: ") and "straggler" in before
-    assert after.startswith("week10 → week11: ") and "straggler" in after.partition("went: ")[2]
+    assert before.startswith("week9 → week10: new: ") and "straggler" in before
+    assert after.startswith("week10 → week11: ") and "straggler" in after.partition("gone: ")[2]
 
 
 def test_the_page_and_the_text(captures, tmp_path, capsys):
@@ -57,7 +57,7 @@ def test_the_page_and_the_text(captures, tmp_path, capsys):
     capsys.readouterr()
     assert run(["report", "--over", *(str(captures / name) for name in WEEKS), "--no-cache"]) == 0
     said = capsys.readouterr().out
-    assert said.startswith("### stepscope: 3 captures over time") and "week9 → week10: came" in said.replace("\\", "")
+    assert said.startswith("### stepscope: 3 captures over time") and "week9 → week10: new" in said.replace("\\", "")
     assert "`straggler` |" in said and "MFU |" not in said and "without a value: MFU" in said
 
 

@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 def evidence(profiles: Sequence[Profile], spec: StepSpec, ranks: list[int] | None) -> Evidence:
     """Of a side, by its first run: runs of one side are the same but for chance."""
     from stepscope.analyses.idle import idle
-    from stepscope.compare.why import Evidence, Found
+    from stepscope.compare.why import Evidence, Finding
     from stepscope.derive.windows.spec import WindowSpec
     from stepscope.findings.diagnose import diagnose
 
     profile = profiles[0] if ranks is None else profiles[0].view(ranks)
     window = WindowSpec(anchor=spec.anchor, unit=spec.unit, whole=spec.whole)
-    findings: list[Found] = []
+    findings: list[Finding] = []
     causes: dict[tuple[int, str], int] = {}
     try:
         table = diagnose(profile, window).rows
-        findings = [Found(*row) for row in table.select("id", "title", "ranks", "recoverable_ns").iter_rows()]
+        findings = [Finding(*row) for row in table.select("id", "title", "ranks", "recoverable_ns").iter_rows()]
         table = idle(profile, window, by="cause").rows
         causes = {(rank, cause): ns for rank, cause, ns in table.select("rank", "cause", "total_ns").iter_rows()}
     except CannotAnswer:

@@ -67,7 +67,7 @@ def examine_nodes(spec: Spec, job: Allocation, gpus: int | None = None) -> list[
         reason = (done.stderr.strip().splitlines() or ["no answer"])[-1]
         raise BadInput(
             f"have answers of {answers} nodes, need {job.nodes}: srun could not look at the others: {reason}",
-            "is stepscope installed on all of them? --no-doctor leaves the look out",
+            "is stepscope installed on all of them? --no-doctor skips the check",
         )
     return checks
 

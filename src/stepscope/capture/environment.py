@@ -88,7 +88,7 @@ def _clocks() -> list[Check]:
     slowed = {i: [r for r, v in zip(_SLOWED, row, strict=False) if v == "Active"] for i, row in enumerate(rows)}
     slowed = {i: reasons for i, reasons in slowed.items() if reasons}
     slow = "; ".join(f"GPU {i}: {', '.join(reasons)}" for i, reasons in slowed.items()) or "none is slowed down"
-    fix = "look at cooling and power (nvidia-smi -q -d PERFORMANCE); figures of such a GPU are its own"
+    fix = "check cooling and power (nvidia-smi -q -d PERFORMANCE); figures of such a GPU do not carry over to others"
     return [check("clocks", not slowed, slow, "no GPU slowed down", fix, soft=True)]
 
 

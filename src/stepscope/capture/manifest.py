@@ -219,7 +219,7 @@ def read(folder: Path) -> dict[str, Any] | None:
     except (OSError, ValueError, RecursionError):
         raise BadInput(f"{file}: cannot be read", "remove it, or capture again") from None
     if not isinstance(content, dict) or content.get("schema") != SCHEMA:
-        raise BadInput(f"{file}: is not the manifest of a capture", "remove it, or capture again")
+        raise BadInput(f"{file}: not the manifest of a capture", "remove it, or capture again")
     try:
         msgspec.convert(content, _Manifest)
     except msgspec.ValidationError as error:

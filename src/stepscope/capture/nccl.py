@@ -90,7 +90,7 @@ def run(sweep: Sweep, job: Allocation | None) -> list[Path]:
     if status or not files:
         for file in files:
             file.unlink()
-        raise BadInput(f"the sweep failed with status {status}: {watch.reason(log)} (all it said: {log})", _hint(log))
+        raise BadInput(f"the sweep failed with status {status}: {watch.reason(log)} (its output: {log})", _hint(log))
     log.unlink(missing_ok=True)
     return files
 
@@ -104,7 +104,7 @@ def _hint(log: Path) -> str:
     output = log.read_text("utf-8", "replace") if log.is_file() else ""
     if "No module named 'torch'" in output:
         return "name the Python of the training environment: --python PATH"
-    return "NCCL needs a GPU for each rank: fewer with --nproc, or --backend gloo to try the way without GPUs"
+    return "NCCL needs a GPU for each rank: fewer with --nproc, or --backend gloo to try it out without GPUs"
 
 
 def default_nproc(backend: str) -> int:

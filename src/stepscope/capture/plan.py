@@ -201,10 +201,10 @@ def _ranks(want: Request, dp: int, world: int, count: int) -> tuple[tuple[int, .
     """
     everyone = tuple(range(world))
     if dp == 1 or want.backend != "torch" or size.file_bytes(count, "torch") * world <= want.max_size:
-        return everyone, "all ranks: questions across ranks need whole groups"
+        return everyone, "all ranks: questions across ranks need complete groups"
     inner = want.cp * want.ep * want.tp
     one = tuple(r for r in everyone if r // inner % dp == 0)
-    return one, f"the first of {dp} data-parallel replicas: its pipeline and expert groups are whole"
+    return one, f"the first of {dp} data-parallel replicas: its pipeline and expert groups are complete"
 
 
 def _drops(want: Request, made: Plan) -> list[str]:

@@ -83,7 +83,7 @@ def capture(spec: Spec, job: Allocation | None, export: Export, show: Show | Non
             part.replace(spec.out)
         except StepscopeError as error:
             if _keep_log(part, spec.out):
-                raise type(error)(f"{error.message} (all it said: {spec.out / LOG})", error.hint) from None
+                raise type(error)(f"{error.message} (its output: {spec.out / LOG})", error.hint) from None
             raise
         except OSError as error:
             what = f"{error.filename or spec.out}: {error.strerror}"

@@ -119,7 +119,7 @@ def _reason(want: str, backend: str, nsys: Nsys | None, by_steps: bool) -> tuple
     if want in _SAMPLED and (sampling := nsys.no_sampling()):
         return sampling, "sysctl kernel.perf_event_paranoid=2; in a container, --cap-add=SYS_ADMIN too"
     if want == "gpu-metrics" and (metrics := nsys.no_gpu_metrics()):
-        allowed = "run as root, or let users: modprobe nvidia NVreg_RestrictProfilingToAdminUsers=0"
+        allowed = "run as root, or allow all users: modprobe nvidia NVreg_RestrictProfilingToAdminUsers=0"
         return metrics, "run it where there is a GPU" if "not found" in metrics else allowed
     if want == "network" and not any(Path("/sys/class/infiniband").glob("*")):
         return "no network card that nsys can read (none in /sys/class/infiniband)", "leave it out"

@@ -115,7 +115,7 @@ def load(path: Path) -> tuple[Side, StepSpec]:
     try:
         saved = msgspec.convert(body, Saved)
     except msgspec.ValidationError as error:
-        raise BadInput(f"{path}: a baseline with something wrong: {told(error)}", _AGAIN) from None
+        raise BadInput(f"{path}: not a valid baseline: {told(error)}", _AGAIN) from None
     runs = [_unpacked(run) for run in saved.runs]
     side = Side(runs, dict(saved.facts), {"scenario": saved.scenario} if saved.scenario else None)
     side.said = f"the baseline {path.stem}: {len(runs)} run{'s' * (len(runs) != 1)}, {side.steps} steps"
@@ -129,7 +129,8 @@ def _check_version(path: Path, body: Any) -> None:
         raise BadInput(f"{path}: no baseline", "give a file that `stepscope gate PROFILE --save NAME` wrote")
     if int(number) < VERSION:
         raise BadInput(
-            f"{path}: saved when a step lasted from its first op to the next one's; it now lasts from end to end",
+            f"{path}: saved when a step was measured from its first op to the next step's; it is now measured "
+            "from end to end",
             "save the baseline again: stepscope gate … --save",
         )
     if int(number) > VERSION:

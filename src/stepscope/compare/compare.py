@@ -91,7 +91,7 @@ def _kernels(base: Side, new: Side, step: Step, design: Design) -> dict[str, Any
 def _same_window(base: Side, new: Side) -> None:
     kinds = [s.runs[0].kind for s in (base, new)]
     if any(r.kind != s.runs[0].kind for s in (base, new) for r in s.runs):
-        raise CannotAnswer("the runs of a side do not mark steps alike", "give --anchor REGEX, or --whole")
+        raise CannotAnswer("the runs of one side mark their steps differently", "give --anchor REGEX, or --whole")
     if kinds[0] != kinds[1]:
         names = {"whole": "no steps", "step": "steps", "chunk": "chunks"}
         raise CannotAnswer(
@@ -104,7 +104,7 @@ def _both_have_stages(base: Side, new: Side) -> None:
     without = [name for name, side in (("base", base), ("new", new)) if side.keys("stage") == [NO_STAGE]]
     if len(without) == 1:
         raise CannotAnswer(
-            f"{without[0]} has no stage labels, the other side has: stages cannot be compared",
+            f"{without[0]} has no stage labels, but the other side does: stages cannot be compared",
             f"{capture_by('--ranges modules')}; --by part and --by family do without",
         )
 

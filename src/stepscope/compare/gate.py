@@ -94,7 +94,9 @@ def _from_file(file: Path) -> dict[str, float]:
     content, _ = read_toml(file, f"--limits {file}", "give a TOML file with a table [limits]")
     table = content.get("limits")
     if not isinstance(table, dict) or not table or set(content) != {"limits"}:
-        raise BadInput(f"--limits {file}: no table [limits], or more than that", "write [limits], then step = 2.0")
+        raise BadInput(
+            f"--limits {file}: expected one table, [limits], and nothing else", "write [limits], then step = 2.0"
+        )
     limits: dict[str, float] = {}
     for name, value in table.items():
         inner = value.items() if isinstance(value, dict) else [(None, value)]
@@ -179,7 +181,7 @@ def _pace(limit: Limit, base: Side, new: Side, step: Step, design: Design, rows:
     )
     status, why = _status(grown or 0.0, low, high, limit.pct, step, f"of the {limit.check}")
     if low is None and limit.check == "p99":
-        why = f"{grown or 0.0:+.1f} %, but with fewer than {fewest(_P99)} steps per side, p99 is only the longest"
+        why = f"{grown or 0.0:+.1f} %, but with fewer than {fewest(_P99)} steps per side, p99 is just the longest"
     return _row(limit, status, why, change, grown, low, high)
 
 

@@ -49,7 +49,10 @@ def runs_of(files: Sequence[Held], how: Runs = "auto") -> tuple[list[list[int]],
     if not twice:
         sizes = {sum(files[i].processes for i in group) for group in by_folder}
         if not any(f.known for f in files) and len(by_folder) > 1 and len(sizes) == 1:
-            return by_folder, f"{len(by_folder)} runs, one per folder (no file says its rank; --runs one: ranks of one)"
+            return (
+                by_folder,
+                f"{len(by_folder)} runs, one per folder (no file says its rank; --runs one joins them)",
+            )
         return [everything], _one(files)
     if len(by_folder) > 1 and _alike(files, by_folder):
         return by_folder, f"{len(by_folder)} runs, one per folder"
@@ -59,7 +62,7 @@ def runs_of(files: Sequence[Held], how: Runs = "auto") -> tuple[list[list[int]],
     one, other = (f.path for f in [f for f in files if twice[0] in f.known][:2])
     raise BadInput(
         f"{one} and {other} both hold rank {twice[0]}, and neither folders nor files tell runs apart",
-        "put the files of each run into a folder of its own, or say --runs folder or --runs file",
+        "put the files of each run into a folder of its own, or give --runs folder or --runs file",
     )
 
 
@@ -68,7 +71,7 @@ def _one(files: Sequence[Held]) -> str:
     text = f"1 run of {count} rank{'s' * (count != 1)}"
     if len(files) == 1:
         return text
-    unsure = "" if any(f.known for f in files) else " (no file says its rank; --runs file: a run each)"
+    unsure = "" if any(f.known for f in files) else " (no file says its rank; --runs file splits them)"
     return f"{text} in {len(files)} files{unsure}"
 
 

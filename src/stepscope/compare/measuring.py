@@ -16,6 +16,7 @@ from stepscope.compare.steps import StepSpec
 from stepscope.errors import CannotAnswer
 from stepscope.model.note import Note, folded, noted
 from stepscope.model.profile import Profile
+from stepscope.model.ranks import some_ranks
 
 Sides = tuple[Side, Side]
 
@@ -68,8 +69,7 @@ def both(base: Given, new: Given, spec: StepSpec, ranks: list[int] | None = None
     if left_out and sides[0].facts["world"] == sides[1].facts["world"]:
         ranks = common
         sides = _sides(base, new, spec, ranks)
-        named = ",".join(map(str, common))
-        sides[1].notes.append(noted("ranks-left-out", some=named))
+        sides[1].notes.append(noted("ranks-left-out", some=some_ranks(common)))
     return sides
 
 

@@ -33,7 +33,11 @@ _OWN_PARTS: dict[OwnPart, str] = {
 }
 
 
-class Found(NamedTuple):
+#: What parts of a step are called in a sentence.
+_PARTS = {"comm_exposed": "exposed communication", "copy_exposed": "exposed copies", "idle": "idle time"}
+
+
+class Finding(NamedTuple):
     """What `diagnose` says of a side: one finding."""
 
     id: str
@@ -45,7 +49,7 @@ class Found(NamedTuple):
 class Evidence(NamedTuple):
     """What is known of a side beyond its parts: findings, and idle time of its usual step by rank and cause."""
 
-    findings: list[Found]
+    findings: list[Finding]
     idle: dict[tuple[int, str], int]
 
 
@@ -77,11 +81,16 @@ def _mostly(step: Step, parts: list[Line], cause: str = "") -> str:
     sign = 1 if step.delta_ns > 0 else -1
     diff: Literal["mean_diff_ns", "diff_ns"] = "mean_diff_ns" if step.uneven else "diff_ns"
     most = max(parts, key=lambda r: sign * r[diff])
-    moved = f"{most['key']}{cause} ({signed(most[diff])}"
+    moved = f"{_called(most)}{cause} ({signed(most[diff])}"
     against = min(parts, key=lambda r: sign * r[diff])
     if -sign * against[diff] < 0.1 * abs(step.delta_ns):
         return f"most of it {moved} of {signed(step.delta_ns)})"
-    return f"by {moved}, against {against['key']} {signed(against[diff])})"
+    return f"by {moved}, against {_called(against)} {signed(against[diff])})"
+
+
+def _called(part: Line) -> str:
+    """A part in words."""
+    return _PARTS.get(str(part["key"]), str(part["key"]))
 
 
 def _culprit(step: Step, ranks: list[Line], sign: int) -> tuple[int | str, OwnPart, int] | None:
@@ -111,7 +120,7 @@ def _cause(base: Evidence, new: Evidence, sign: int, rank: int | str | None = No
     return most if most and sums[most] > 0 else ""
 
 
-def _finding(step: Step, base: list[Found], new: list[Found], sign: int) -> str:
+def _finding(step: Step, base: list[Finding], new: list[Finding], sign: int) -> str:
     """The finding that came or went with the step's change: a cause before what it leads to."""
     before, after = _gains(base), _gains(new)
     change = {i: sign * (after.get(i, 0) - before.get(i, 0)) for i in {**before, **after}}
@@ -122,12 +131,12 @@ def _finding(step: Step, base: list[Found], new: list[Found], sign: int) -> str:
     having, lacking = (new, before) if sign > 0 else (base, after)
     finding = max((f for f in having if f.id == chosen), key=lambda f: f.ns)
     new_here = 4 * lacking.get(chosen, 0) < _gains(having)[chosen]
-    word = ("came" if sign > 0 else "is gone") if new_here else ("grew" if sign > 0 else "shrank")
+    word = ("is new" if sign > 0 else "is gone") if new_here else ("grew" if sign > 0 else "shrank")
     where = f" on rank{'s' * (not finding.ranks.isdigit())} {finding.ranks}" if "rank" not in finding.title else ""
     return f"; {chosen} {word}: {finding.title}{where} ({about(change[chosen], 4)} a step)"
 
 
-def _gains(findings: Iterable[Found]) -> dict[str, int]:
+def _gains(findings: Iterable[Finding]) -> dict[str, int]:
     """What each kind of finding could save."""
     sums: dict[str, int] = {}
     for finding in findings:

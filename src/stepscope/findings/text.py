@@ -64,7 +64,7 @@ def clean(case: Case, least: float) -> str:
     """A clean bill: nothing from this share of the step on, in per cent; none where no compute was recorded."""
     if case.on_host:
         what = f"Nothing above {least:g} % of the {about(case.step_ns)} step stands out in its pace"
-        return f"{what} on {some_ranks(case.ranks)}: steps are alike. What they are made of takes a profile."
+        return f"{what} on {some_ranks(case.ranks)}: steps are alike. A profile would show what they are made of."
     if not case.windows:
         return "No GPU work lies in the window: nothing says where its time goes. Choose another window, or --whole."
     if not any(case.computes.values()):
@@ -109,6 +109,8 @@ def _ranks(case: Case, f: Finding) -> str:
     ranks, named = case.ranks, f.ranks or case.ranks
     if len(ranks) == 1:
         return f"rank {ranks[0]}"
+    if len(named) == len(ranks):
+        return f"all {len(ranks)} ranks"
     if len(named) > 3:
         return f"{len(named)} of {len(ranks)} ranks"
     return f"{some_ranks(named)} of {len(ranks)}"

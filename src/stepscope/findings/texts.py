@@ -122,7 +122,7 @@ ADVICE: dict[str, str] = {
         "use a grouped GEMM: torch._grouped_mm or torchao's, grouped_gemm, MegaBlocks; transformers: "
         "experts_implementation='grouped_mm'; sort tokens by expert once, and leave the counts on the GPU"
     ),
-    "exposed-communication": "record all ranks, which tells who waits for whom; then: {then}",
+    "exposed-communication": "record all ranks, to see who waits for whom; then: {then}",
     "exposed-communication/dp": "reduce in buckets during the backward pass; prefetch the next layer's parameters",
     "exposed-communication/dp_grads": (
         "reduce in buckets during the backward pass (DDP's bucket_cap_mb, a smaller first bucket); reduce less often "

@@ -72,7 +72,7 @@ def before(flight: Flight, found: Verdict) -> list[str]:
     speed = found.pace
     if speed.round_ns > 0:
         sentences.append(
-            f"a round took {about(speed.round_ns)} usually, and at most {about(speed.last_round_ns)} at last"
+            f"a round took {about(speed.round_ns)} as a rule, and at most {about(speed.last_round_ns)} at last"
         )
     calls = flight.calls
     done = np.flatnonzero(calls.state == COMPLETED)
@@ -98,7 +98,7 @@ def advice(flight: Flight, found: Verdict) -> list[str]:
     if any(dump.overflowed for dump in flight.dumps):
         hints.append("TORCH_FR_BUFFER_SIZE=20000 keeps more than the last calls")
     if not any(flight.stacks):
-        hints.append("pickled dumps have the stacks of calls, JSON has not")
+        hints.append("pickled dumps have the stacks of calls, JSON does not")
     if not flight.threads and found.kind in ("host-stopped", "crashed"):
         hints.append("`py-spy dump --json` of the culprit, as `stepscope capture hang` takes it, says where it is")
     return hints

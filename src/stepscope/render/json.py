@@ -69,4 +69,4 @@ def plain(value: Any) -> Any:
     for method in ("to_dicts", "tolist", "to_list"):
         if hasattr(value, method):
             return getattr(value, method)()
-    raise NotImplementedError(f"a result holds a {type(value).__name__}, which JSON has no form for")
+    raise NotImplementedError(f"a result holds a {type(value).__name__}, which has no form in JSON")

@@ -73,7 +73,7 @@ def to_html(trend: Trend, command: str) -> str:
     body = (
         f"<main><h1>{len(trend.captures)} captures over time</h1><p>{escape(change_text)}</p>"
         f'<div class="charts">{charts}</div>'
-        f"<h2>Findings that came and went</h2>{_scroll('findings by capture', _findings(trend, names))}"
+        f"<h2>Findings that appeared or disappeared</h2>{_scroll('findings by capture', _findings(trend, names))}"
         f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in trend.changes())}</ul>"
         f"<h2>Figures</h2>{_scroll('figures by capture', _table(trend))}"
         f'<p class="dim">Means over the ranks of the step that each capture is asked about by default{without}.</p>'

@@ -58,7 +58,7 @@ class Trend(Struct, frozen=True):
             came = [key for key in after.findings if key not in before.findings]
             went = [key for key in before.findings if key not in after.findings]
             if came or went:
-                changes = [f"came: {', '.join(came)}"] * bool(came) + [f"went: {', '.join(went)}"] * bool(went)
+                changes = [f"new: {', '.join(came)}"] * bool(came) + [f"gone: {', '.join(went)}"] * bool(went)
                 lines.append(f"{before.name} → {after.name}: {'; '.join(changes)}")
         return lines
 

@@ -83,7 +83,7 @@ def slowdown(
     if within is not None and within[0] < most < within[1] and within[1] - within[0] > 2 * (most - 1):
         ratio_text = f"{ratio:.2f} times, but {within[0]:.1f} to {within[1]:.1f} is as likely"
         ratio_text += f": unprofiled steps take {about(min(unprofiled))} to {about(max(unprofiled))}"
-        fix = "record more steps (--steps) after more warm-up: so few do not say the profiler's cost from their spread"
+        fix = "record more steps (--steps) after more warm-up: so few cannot tell the profiler's cost from their spread"
         return Check("slowdown", WARNING, "", ratio_text, expected, fix)
-    fix = "shares stand, absolute times do not: trace less (no OS runtime, no stacks)" if ratio > most else ""
+    fix = "shares still hold, absolute times do not: trace less (no OS runtime, no stacks)" if ratio > most else ""
     return Check("slowdown", WARNING if ratio > most else OK, "", f"{ratio:.2f} times", expected, fix)

@@ -37,7 +37,7 @@ from stepscope.model.capturing import capture_by, capture_with
 from stepscope.model.note import Note, noted
 from stepscope.model.profile import Profile
 from stepscope.model.result import OfRank, Result
-from stepscope.model.statement import STATEMENT, percent, sum_over, time_of
+from stepscope.model.statement import STATEMENT, percent, sum_over
 from stepscope.model.units import about
 
 
@@ -56,7 +56,7 @@ class _Figures(TypedDict):
     bytes_from: Annotated[
         str, "from where bytes are known: recorded, shapes, grid, time (no more than its time allows)"
     ]
-    precision: Annotated[str | None, "numbers of most of its products"]
+    precision: Annotated[str | None, "type of the numbers in most of its matmuls"]
     bound: Annotated[
         str | None, "compute, memory or latency (neither): what most of it is bound by; null where nothing tells"
     ]
@@ -242,7 +242,8 @@ def _of_budget(chosen: Windows, budgets: list[_Spent], shown: pl.DataFrame) -> s
     ranks = len({b["rank"] for b in budgets})
     counted = all((b["counted_pct"] or 0) > 99 for b in budgets)
     sure = "" if counted else ", estimated from the rates of such kernels (not all FLOPs were recorded)"
-    sentence = f"The model's FLOPs at the dense peak would take {time_of(ideal, window, ranks)}"
+    over = f", summed over {ranks} ranks" if ranks > 1 else ""
+    sentence = f"The model's FLOPs at the dense peak would take {about(ideal)} of {about(window)}{over}"
     sentence += f" ({percent(ideal, window)}){sure}"
     largest = " and ".join(f"{name}, {about(ns)} ({percent(ns, window)})" for name, ns in most)
     return f"{sentence}; the largest losses in {about_window(chosen.spans)} are {largest}."

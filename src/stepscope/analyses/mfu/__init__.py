@@ -62,7 +62,7 @@ class _Figures(TypedDict):
     ]
     counted_pct: Annotated[float | None, "share of compute kernels' time whose FLOPs are counted; null without shapes"]
     uncounted_pct: Annotated[
-        float | None, "share that is products, attention, convolutions or unknown kernels without a count"
+        float | None, "share that is matmuls, attention, convolutions or unknown kernels without a count"
     ]
 
 
@@ -104,7 +104,7 @@ def mfu(
     inference: Annotated[bool, "with --model: a forward pass only"] = False,
     gpu: Annotated[str | None, "the GPU, where the trace does not name it: H100, MI300X"] = None,
     peak: Annotated[float | None, "dense peak, 10¹² FLOPs a second, instead of the GPU's"] = None,
-    precision: Annotated[Precision | None, "of all products, instead of their types"] = None,
+    precision: Annotated[Precision | None, "of all matmuls, instead of their types"] = None,
 ) -> Result:
     need_ops(profile)
     asked = Asked(attention, _declared(profile, model, tokens, sequence, inference), gpu, peak, precision)

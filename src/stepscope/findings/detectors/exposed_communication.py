@@ -145,7 +145,9 @@ def _absent(case: Case, by_rank: dict[int, Part]) -> str:
     ).height
     if 2 * lacking <= met.height:
         return ""
-    return f"; but {lacking} of {met.height} lack ranks that are not in the profile, and all may be waiting for those"
+    return (
+        f"; but {lacking} of {met.height} involve ranks that are not in the profile, and all may be waiting for those"
+    )
 
 
 def _rate(case: Case, by_rank: dict[int, Part]) -> str:

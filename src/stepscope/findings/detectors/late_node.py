@@ -258,7 +258,7 @@ def _finding(case: Case, one: _Late) -> Finding:
         ),
         saved,
         sure(case),
-        f"its host goes without a CUDA call for {about(one.ns)} per step longer than the others at the same "
+        f"per step, its host makes no CUDA call for {about(one.ns)} longer than the others at the same "
         f"place, and the other {waiting} for it; the GPU of rank {worst} "
         f"idles for {idle}",
         advice("late-node/finding"),

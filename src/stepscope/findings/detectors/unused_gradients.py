@@ -94,8 +94,8 @@ def _added(sequence: Sequence) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
 def _worded(case: Case, lost: Told) -> tuple[str, str, str]:
     return (
         title("unused-gradients", kernels=several(lost.kernels, "kernel"), rank=lost.rank),
-        "the backward pass ends with layers whose gradients are added to what earlier steps left: no optimizer steps "
-        f"them and sets them to nothing. That takes {about(lost.took_ns)} on rank {lost.rank}, {lost.most}",
+        "the backward pass ends with layers whose gradients are added to those of earlier steps: no optimizer uses "
+        f"them, or resets them. That takes {about(lost.took_ns)} on rank {lost.rank}, {lost.most}",
         advice("unused-gradients"),
     )
 

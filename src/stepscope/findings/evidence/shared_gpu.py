@@ -35,8 +35,8 @@ class Hideable(Struct, frozen=True):
         if others == "0":
             return ""
         return (
-            f". Ranks share a GPU: for {others} % of that time another of them computes and "
-            "would only be slowed down by hiding it; that part is not counted"
+            f". Ranks share a GPU: for {others} % of that time another rank computes, and hiding the communication "
+            "would only slow that one down; that part is not counted"
         )
 
 

@@ -46,7 +46,7 @@ INFO: dict[str, str] = {
         "they count in HFU but not in MFU, since nothing says how much of them the model asks for"
     ),
     "mfu-optimizer": (
-        "{flops} ({flops2:.0f} % of what was run) are products of the optimizer: they count in HFU, not in MFU"
+        "{flops} ({flops2:.0f} % of what was run) are the optimizer's matmuls: they count in HFU, not in MFU"
     ),
     "mfu-peak": "peak: {texts}",
     "mfu-recomputed": (
@@ -54,7 +54,7 @@ INFO: dict[str, str] = {
         "checkpointing): they count in HFU, not in MFU"
     ),
     "mfu-uncounted": (
-        "{time} of compute kernels ({share:.1f} %) are products, attention, convolutions or unknown, and their FLOPs "
+        "{time} of compute kernels ({share:.1f} %) are matmuls, attention, convolutions or unknown, and their FLOPs "
         "are not counted: {names}{more}; so MFU and HFU are too low by that much"
     ),
     "name-chosen": "--name was not given: {name!r}, which takes the longest, is shown",
@@ -113,7 +113,7 @@ INFO: dict[str, str] = {
         "dependencies are replayed, and whatever else held an op up is left out; `saves` compares that with the same "
         "replay without the change"
     ),
-    "work-scaled": "good times are measured on an {measured_on} and scaled by the peaks of {name}",
+    "work-scaled": "good times were measured on an {measured_on} and are scaled to the peaks of {name}",
 }
 #: Figures mean less than they seem to.
 WARNING: dict[str, str] = {
@@ -175,9 +175,12 @@ WARNING: dict[str, str] = {
         "no communication is known to be the pipeline's: waiting for another stage may count as busy"
     ),
     "profiler-distortion": "{text}",
-    "profilers-differ": "two profilers slow the host differently: idle time between them says little about the program",
+    "profilers-differ": (
+        "the sides were recorded by two profilers, which slow the host differently: a change of idle time says little "
+        "about the program"
+    ),
     "ranks-differ": "the base has {base} ranks, the new side {new}: the step of each side is the mean over its ranks",
-    "ranks-left-out": "of the ranks, only {some} have steps on both sides: the others are left out",
+    "ranks-left-out": "both sides have steps on {some} alone: the other ranks are left out",
     "ranks-left-out/no-step": "{some}: no step with GPU work, left out",
     "run-beyond-the-step": "the run, beyond the analysed step: {said}. `stepscope run` has the account",
     "runs-differ": "its runs differ in {facts}: they are not repetitions of one another",

@@ -80,7 +80,7 @@ WARNING: dict[str, str] = {
     "launches-shared": "rank {rank}: {shared:,} kernels share the launch of another: ids are wrong",
     "ledger-open": "the parts add up to {excess} more than is reserved: blocks and segments of the record disagree",
     "mfu-types-unknown": (
-        "types were not recorded on {some}: products are assumed to be {taken} (--precision sets another)"
+        "types were not recorded on {some}: matmuls are assumed to be {taken} (--precision sets another)"
     ),
     "no-call-stack": "{number} of {all} GPU ops have no call stack{why}",
     "no-compute": (

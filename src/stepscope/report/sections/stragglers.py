@@ -24,5 +24,5 @@ def make(asker: Asker) -> Part:
             left_out=max(0, answer.rows.height - MOST),
         ),
     )
-    made.windows.append("the whole capture: blame is followed over all its steps")
+    made.windows.append("the whole capture: blame is traced over all its steps")
     return made
