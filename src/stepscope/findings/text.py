@@ -110,7 +110,7 @@ def _ranks(case: Case, f: Finding) -> str:
     if len(ranks) == 1:
         return f"rank {ranks[0]}"
     if len(named) == len(ranks):
-        return f"all {len(ranks)} ranks"
+        return f"all {len(ranks)} ranks" if len(ranks) > 2 else "both ranks"
     if len(named) > 3:
         return f"{len(named)} of {len(ranks)} ranks"
     return f"{some_ranks(named)} of {len(ranks)}"

@@ -104,7 +104,9 @@ def mfu(
     inference: Annotated[bool, "with --model: a forward pass only"] = False,
     gpu: Annotated[str | None, "the GPU, where the trace does not name it: H100, MI300X"] = None,
     peak: Annotated[float | None, "dense peak, 10¹² FLOPs a second, instead of the GPU's"] = None,
-    precision: Annotated[Precision | None, "of all matmuls, instead of their types"] = None,
+    precision: Annotated[
+        Precision | None, "assume this precision for all matmuls, instead of their recorded types"
+    ] = None,
 ) -> Result:
     need_ops(profile)
     asked = Asked(attention, _declared(profile, model, tokens, sequence, inference), gpu, peak, precision)

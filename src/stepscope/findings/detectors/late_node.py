@@ -258,8 +258,8 @@ def _finding(case: Case, one: _Late) -> Finding:
         ),
         saved,
         sure(case),
-        f"per step, its host makes no CUDA call for {about(one.ns)} longer than the others at the same "
-        f"place, and the other {waiting} for it; the GPU of rank {worst} "
+        f"its host makes no CUDA call for longer than the others at the same place, by {about(one.ns)} per step, "
+        f"and the other {waiting} for it; the GPU of rank {worst} "
         f"idles for {idle}",
         advice("late-node/finding"),
         command,
