@@ -58,6 +58,36 @@ def test_deepspeed_knows_what_it_knows(monkeypatch):
     assert mesh.places(None, 8) == {"dp": (5, 8)}
 
 
+#: A stand-in for the framework, which says something else than we expect, and the program's trainer that calls us.
+_STRANGE = """
+import inspect, sys, types
+for name in {modules!r}:
+    sys.modules[name] = types.ModuleType(name)
+sys.modules[{modules!r}[-1]].{base} = object
+sys.modules["torch"] = types.SimpleNamespace()
+from stepscope.integrations.{file} import StepscopeCallback
+strange, callback = types.SimpleNamespace(world_size="all of them"), StepscopeCallback()
+for hook in [getattr(callback, name) for name in vars(StepscopeCallback) if name.startswith("on_")]:
+    given = [p for p in inspect.signature(hook).parameters.values() if p.kind is not p.VAR_KEYWORD]
+    hook(*[strange] * len(given))
+print("trained")
+"""
+
+
+@pytest.mark.parametrize(
+    ("file", "modules", "base"),
+    [
+        ("transformers", ["transformers"], "TrainerCallback"),
+        ("lightning", ["lightning", "lightning.pytorch"], "Callback"),
+    ],
+)
+def test_what_fails_in_a_callback_leaves_training_alone(tmp_path, file, modules, base):
+    code = _STRANGE.format(file=file, modules=modules, base=base)
+    done = python(sys.executable, code, tmp_path, PYTHONPATH=str(ROOT / "src"))
+    assert (done.returncode, done.stdout) == (0, "trained\n"), done.stderr
+    assert done.stderr.count("switched off (ValueError: ") == 1
+
+
 @pytest.mark.slow
 def test_a_device_mesh_of_the_whole_world(torch_python, tmp_path):
     """As torchtitan and accelerate make it: replicas and shards are one axis of the label."""

@@ -164,17 +164,23 @@ if __name__ == "__mp_main__":
         open(os.path.join(sys.argv[-1], str(os.getpid())), "w").close()
         {endless}
     share.describe = endless
+    {begins}
 elif __name__ == "__main__":
     from stepscope.cli.main import main
     main(sys.argv[1:-1])
 """
 _HEARS, _DEAF = "time.sleep(600)", "sum(range(10**13))"
+#: They have not begun: whoever started them has handed them a task, and hears nothing.
+_BEGINS = "begins"
 
 
 @pytest.mark.parametrize(
     ("sent", "endless", "group"),
     [
         (signal.SIGTERM, _HEARS, False),
+        (signal.SIGTERM, _BEGINS, False),
+        pytest.param(signal.SIGINT, _BEGINS, True, marks=pytest.mark.slow),
+        pytest.param(signal.SIGHUP, _BEGINS, True, marks=pytest.mark.slow),
         pytest.param(signal.SIGINT, _HEARS, True, marks=pytest.mark.slow),
         pytest.param(signal.SIGHUP, _HEARS, True, marks=pytest.mark.slow),
         pytest.param(signal.SIGINT, _DEAF, False, marks=pytest.mark.slow),
@@ -190,7 +196,8 @@ def test_a_signal_ends_a_command_and_its_workers(
     for folder in (job, at, temporary):
         folder.mkdir()
     simulate_to(Scenario(schedule="fsdp", pp=1, dp=2, ep=1, layers=1, micro_batches=1, steps=2), job, ("kineto",))
-    (tmp_path / "busy.py").write_text(_BUSY.format(endless=endless))
+    begins = "endless()" if endless is _BEGINS else ""
+    (tmp_path / "busy.py").write_text(_BUSY.format(endless=_HEARS if begins else endless, begins=begins))
     words = [sys.executable, str(tmp_path / "busy.py"), "collectives", str(job), "--jobs", "2", "--no-cache", str(at)]
     process = subprocess.Popen(
         words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,

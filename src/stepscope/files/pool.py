@@ -228,7 +228,7 @@ def _wait(workers: Sequence[_Worker], seconds: float) -> None:
         worker.process.join()
 
 
-@leaving.before
+@leaving.ends_work
 def end_all() -> None:
     """All of this process, whatever they are at."""
     with _guard:

@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 
 from stepscope.errors import BadInput
+from stepscope.files import leaving
 from stepscope.files.whole import claimed, sweep
 
 _PREFIX = "stepscope-temporary-"
@@ -71,3 +72,10 @@ def drop(folder: Path) -> None:
         own.rmdir()  # unless there are others
         os.close(handle)
         del _own[os.getpid()]
+
+
+@leaving.removes_files
+def drop_all() -> None:
+    """All of this process, whoever still needs them: it leaves at once. A thread of it may have the guard."""
+    if os.getpid() in _own:
+        shutil.rmtree(_own[os.getpid()][0], ignore_errors=True)

@@ -15,6 +15,7 @@ from typing import Annotated, Any, TypedDict
 
 from stepscope import progress
 from stepscope.derive.comm.across import Align
+from stepscope.derive.windows.choosing import step
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.errors import BadInput, CannotAnswer, GateFailed, meant, meant_of
 from stepscope.files import budget
@@ -189,7 +190,8 @@ def _notes(case: Case) -> list[Note]:
     try:
         notes = list(case.path.notes)
     except CannotAnswer as why:
-        notes = [noted("no-replay", why=why)]
+        # Of a step without a path: whether its records hold at all is said all the same.
+        notes = [*step(case.profile, case.spec).notes, noted("no-replay", why=why)]
     notes += other_steps_notes(case)
     notes += run_notes(case)
     notes += once_notes(case)

@@ -17,12 +17,14 @@ from typing import Any
 from transformers import TrainerCallback  # type: ignore[import-not-found, unused-ignore]
 
 from stepscope import annotate
+from stepscope.annotate.safety import harmless
 from stepscope.integrations.mesh import places
 
 
 class StepscopeCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]
     """Steps as optimizer steps: accumulation lies within one."""
 
+    @harmless
     def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
         torch = sys.modules["torch"]
         world = int(getattr(args, "world_size", 1))
@@ -31,11 +33,14 @@ class StepscopeCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]
         axes = places(torch, world) or {"dp": (rank, world)}
         annotate.setup(rank=rank, mbs=int(args.per_device_train_batch_size), seq=seq, **axes)
 
+    @harmless
     def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         annotate.begin_step(int(state.global_step))
 
+    @harmless
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         annotate.end_step()
 
+    @harmless
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         annotate.finish()

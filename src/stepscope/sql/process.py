@@ -21,6 +21,7 @@ from typing import Any
 
 from stepscope import progress
 from stepscope.errors import BadInput
+from stepscope.files import leaving
 
 Message = dict[str, Any]
 
@@ -156,6 +157,7 @@ def prepare() -> None:
 
 
 @atexit.register
+@leaving.ends_work
 def _end_idle() -> None:
     for one in _idle.pop(os.getpid(), []):
         one.end()

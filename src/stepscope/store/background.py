@@ -20,7 +20,7 @@ _WAITING = 2
 #: Seconds for a table to be written before it is given up.
 _PATIENCE_S = 3.0
 
-_lock = threading.Lock()
+_lock = threading.RLock()  # a signal may come to who has it
 _pool: ThreadPoolExecutor | None = None
 _pending: deque[Future[None]] = deque()
 
@@ -50,22 +50,26 @@ def flush() -> None:
             _pending.popleft().exception()
 
 
-@leaving.before
+@leaving.ends_work
 def drop() -> None:
     """Do not begin what waits, and wait for what is being done, but not long: somebody wants to leave."""
-    with _lock:
+    if not _lock.acquire(timeout=_PATIENCE_S):  # another thread waits for what is being done
+        return
+    try:
         for future in _pending:
             future.cancel()
         for future in _pending:
             with suppress(BaseException):
                 future.result(_PATIENCE_S)
         _pending.clear()
+    finally:
+        _lock.release()
 
 
 def _forget() -> None:
     """A forked child has the queue, but not the thread."""
     global _pool, _lock
-    _lock, _pool = threading.Lock(), None
+    _lock, _pool = threading.RLock(), None
     _pending.clear()
 
 
