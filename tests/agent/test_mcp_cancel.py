@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import anyio
@@ -91,9 +92,9 @@ def test_the_server_ends_while_it_computes(traces: Path, end: str) -> None:
         for line in (_INITIALIZE, _READY, _query(DEAF)):
             server.stdin.write(line + "\n")
             server.stdin.flush()
-        worker = None
-        while worker is None:
-            worker = _child_of(server.pid)
+        while (worker := _child_of(server.pid)) is None:
+            assert server.poll() is None, "the server ended by itself"
+            time.sleep(0.05)
         if end == "client":
             server.stdin.close()
         else:

@@ -11,11 +11,14 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import stepscope
 from stepscope.cli.main import run
 from stepscope.errors import BadInput, extra
+from stepscope.simulate.job.scenario import Scenario
+from stepscope.simulate.run import simulate_to
 
 
 def said(capsys: pytest.CaptureFixture[str], *words: object) -> str:
@@ -78,6 +81,55 @@ def test_a_recipe_without_a_profile_or_a_name_is_told_what_is_missing(capsys, tm
 def test_a_url_keeps_its_slashes() -> None:
     with pytest.raises(BadInput, match="s3://bucket/run: a URL; only files are read"):
         stepscope.open(Path("s3://bucket/run"))
+    with pytest.raises(BadInput, match=r"file:///my%20run/a\.json: a URL; .*give its path: /my run/a"):
+        stepscope.open("file:///my%20run/a.json")
+
+
+def test_a_profile_before_its_command_is_told_the_order(capsys, tmp_path: Path) -> None:
+    text = said(capsys, tmp_path, "breakdown", "--index", "all")
+    assert f"the command comes first; stepscope breakdown {tmp_path} --index all" in text
+
+
+def test_a_link_to_itself_is_no_missing_file(capsys, tmp_path: Path) -> None:
+    (tmp_path / "a.sqlite").symlink_to("a.sqlite")
+    assert "a link that leads back to itself" in said(capsys, "info", tmp_path / "a.sqlite")
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["diagnose", "JOB", "--least", "nan"], "'nan' is not a valid float"),
+        (["diagnose", "JOB", "--least", "inf"], "'inf' is not a valid float"),
+        (["diagnose", "JOB", "--fail-on", "nan%"], "--fail-on nan%: not a share"),
+        (["serve", "JOB", "--idle", "nan"], "'nan' is not a valid float"),
+        (["info", "   "], "' ': no such file"),  # messages are one line, in single spaces
+    ],
+)
+def test_what_no_figure_is_above_is_no_bound(capsys, tmp_path: Path, words: list[str], text: str) -> None:
+    """A share that is not a number let every gate pass."""
+    simulate_to(Scenario(schedule="ddp", pp=1, dp=1, ep=1, layers=1, micro_batches=1, steps=1), tmp_path, ("kineto",))
+    assert text in said(capsys, *[tmp_path if word == "JOB" else word for word in words])
+
+
+def test_options_in_python_are_of_their_type(tmp_path: Path) -> None:
+    simulate_to(Scenario(schedule="ddp", pp=1, dp=1, ep=1, layers=1, micro_batches=1, steps=1), tmp_path, ("kineto",))
+    profile = stepscope.open(tmp_path)
+    for name, value in (("top", "x"), ("limit", 1.5), ("offset", "0")):
+        with pytest.raises(BadInput, match=f"--{name} {value!r} is not a whole number"):
+            profile.kernels(**{name: value})
+    for value in ("x", float("nan")):
+        with pytest.raises(BadInput, match=f"--least {value!r} is not a number"):
+            profile.diagnose(least=value)
+    assert profile.kernels(top=np.int64(1)).rows.height == 1
+    with pytest.raises(TypeError, match="open: None is not a path"):
+        stepscope.open(None)
+
+
+def test_a_window_that_is_none_is_shown_as_it_was_given(capsys, tmp_path: Path) -> None:
+    simulate_to(Scenario(schedule="ddp", pp=1, dp=1, ep=1, layers=1, micro_batches=1, steps=1), tmp_path, ("kineto",))
+    text = said(capsys, "breakdown", tmp_path, "--start", "2ms", "--end", "1ms")
+    assert "--start 2.000ms is not before --end 1.000ms" in text
+    assert "--anchor '' is empty" in said(capsys, "breakdown", tmp_path, "--anchor", "")
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,7 @@ from stepscope.model.units import about, duration, file_names, header, show, sig
         ("anything", None, "-"),
         ("overlap_pct", math.nan, "-"),
         ("ranks", [0, 1], "0, 1"),
+        ("of a MAP", [{"key": "kernel", "value": 48}, {"key": "memcpy", "value": None}], "kernel: 48, memcpy: -"),
         ("label", "two\nlines", "two lines"),
     ],
 )

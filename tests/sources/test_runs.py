@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import shutil
 import sqlite3
 from contextlib import closing
@@ -88,6 +90,19 @@ def test_one_capture_under_two_names_is_refused(capture: Path, tmp_path: Path) -
     for name in ("a", "b"):
         shutil.copy(capture, tmp_path / f"{name}.sqlite")
     with pytest.raises(BadInput, match=r"a\.sqlite and .*b\.sqlite hold the same capture; give each capture once"):
+        api.open(tmp_path, cache=False)
+
+
+@pytest.mark.parametrize("clock", [{}, {"baseTimeNanoseconds": 1_790_000_000_000_000_000}])
+def test_a_trace_beside_what_it_was_unpacked_from_is_refused(tmp_path: Path, clock: dict[str, int]) -> None:
+    kernel = {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 10, "dur": 5}
+    call = {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 9, "tid": 9, "ts": 1, "dur": 5}
+    events = [{**e, "args": {"device": 0, "stream": 7, "correlation": 1}} for e in (call, kernel)]
+    text = json.dumps({"schemaVersion": 1, "traceEvents": events, **clock})
+    (tmp_path / "run.pt.trace.json").write_text(text)
+    assert api.open(tmp_path, cache=False).ranks.height == 1
+    (tmp_path / "run.pt.trace.json.gz").write_bytes(gzip.compress(text.encode()))
+    with pytest.raises(BadInput, match="hold the same capture; give each capture once"):
         api.open(tmp_path, cache=False)
 
 

@@ -46,7 +46,10 @@ def checked(kind: str, options: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     name, known = rest.pop("name", None), named()[kind]
     again = call("list", what="reports")
     if not isinstance(name, str) or name.partition(":")[0] not in known:
-        hint = meant_of(str(name), known) if name else 'give options={"name": …}'
+        if not name:
+            hint = f'give options={{"name": "{min(known)}"}}, or another'
+            raise Refused("bad_option", f"{kind}: options do not name one of the {len(known)} there are", hint, again)
+        hint = meant_of(str(name), known)
         raise Refused("bad_option", f"{kind}: name={name!r} is not one of {len(known)}", hint, again)
     for key, value in rest.items():
         if not isinstance(value, str | int | float | bool):

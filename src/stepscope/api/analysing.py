@@ -17,6 +17,7 @@ from stepscope.api.options import (
     WINDOW_KEYWORDS,
     Ranks,
     check,
+    check_number,
     keywords,
     parse_ranks,
     takes_path,
@@ -45,8 +46,11 @@ class Showing:
 
     def __post_init__(self) -> None:
         for option, value in (("top", self.top), ("limit", self.limit)):
+            if value is not None:
+                check_number(f"--{option}", value)
             if value is not None and value < 0:
                 raise BadInput(f"--{option} {value}", "give how many rows to show; 0 for all")
+        check_number("--offset", self.offset)
         if self.offset < 0:
             raise BadInput(f"--offset {self.offset}", "give the row to begin with; the first is 0")
 

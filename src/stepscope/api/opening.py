@@ -60,6 +60,8 @@ def open(  # the name that users see: stepscope.open
         from stepscope.sources.nsys.report import need_nsys
 
         need_nsys(nsys)  # also where nothing has to be exported: else a typing error shows only once the cache is gone
+    if strange := [item for item in paths if not isinstance(item, str | Path | Iterable)]:
+        raise TypeError(f"open: {strange[0]!r} is not a path")
     given = [path for item in paths for path in ([item] if isinstance(item, str | Path) else item)]
     how: dict[str, Any] = {"cache": cache, "nsys": nsys, "taxonomy": taxonomy, "labels": labels}
     progress.report(_opening(given))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
+from numbers import Integral, Real
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, TypedDict, Union, get_args, get_origin
@@ -195,7 +197,16 @@ def takes_path(hint: Any) -> bool:
 
 def check(option: Option, value: Any) -> None:
     """Refuse a value that an option cannot have."""
+    flag = "--" + option.name.replace("_", "-")
     allowed = choices(option.type)
     if allowed is not None and value not in allowed and value != option.default:
-        flag = "--" + option.name.replace("_", "-")
         raise BadInput(f"{flag} {value!r} is not a choice", f"give one of {', '.join(map(str, allowed))}")
+    kinds = set(get_args(option.type) or (option.type,)) - {type(None)}
+    if value is not None and kinds and kinds <= {int, float}:
+        check_number(flag, value, whole=float not in kinds)
+
+
+def check_number(flag: str, value: Any, *, whole: bool = True) -> None:
+    """Refuse all but numbers, and a number that is not finite: nothing is above it or below it."""
+    if not isinstance(value, Integral) if whole else not (isinstance(value, Real) and math.isfinite(value)):
+        raise BadInput(f"{flag} {value!r} is not a {'whole ' * whole}number", "give one")

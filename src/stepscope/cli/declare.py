@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -130,11 +131,28 @@ def _type_of(option: Option, kind: Any) -> click.ParamType[Any] | type:
     if shell.between is not None:
         least, most = shell.between
         return (
-            click.IntRange(int(least), None if most is None else int(most))
-            if kind is int
-            else click.FloatRange(least, most)
+            click.IntRange(int(least), None if most is None else int(most)) if kind is int else _FloatRange(least, most)
         )
-    return click.Path(path_type=Path) if kind is Path else kind if kind in (int, float) else str
+    if kind is float:
+        return _Float()
+    return click.Path(path_type=Path) if kind is Path else int if kind is int else str
+
+
+def _finite(kind: click.ParamType[Any], number: float) -> float:
+    """Nothing is above or below a number that is not finite (`nan`)."""
+    if not math.isfinite(number):
+        kind.fail(f"'{number}' is not a valid float.")
+    return number
+
+
+class _Float(click.types.FloatParamType):
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return _finite(self, super().convert(value, param, ctx))
+
+
+class _FloatRange(click.FloatRange):
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return _finite(self, super().convert(value, param, ctx))
 
 
 def _group_of(hint: Any) -> type | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import re
+import shlex
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
@@ -15,6 +16,7 @@ import click
 from stepscope import questions
 from stepscope.cli.complete import completing
 from stepscope.cli.suggest import Suggesting
+from stepscope.errors import BadInput
 from stepscope.files.skill_files import SKILLS
 
 if TYPE_CHECKING:
@@ -92,8 +94,16 @@ class Commands(Suggesting):
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[Any, Any, list[str]]:
         """The command; a profile in its place is diagnosed in short."""
         if args[0] not in self.list_commands(ctx) and _is_profile(args[0]):
+            self._refuse_reversed(ctx, args)
             return "", import_module("stepscope.cli.commands._first_look").command, args
         return super().resolve_command(ctx, args)
+
+    def _refuse_reversed(self, ctx: click.Context, args: list[str]) -> None:
+        commands = self.list_commands(ctx)
+        for word in args[1:]:
+            if word in commands and not Path(word).exists():
+                line = shlex.join(["stepscope", word, *(other for other in args if other != word)])
+                raise BadInput("the command comes first", line)
 
     def elsewhere(self, name: str) -> str | None:
         context = click.Context(self)

@@ -10,6 +10,7 @@ any finding is worth that share or more.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Annotated, Any, TypedDict
 
@@ -209,7 +210,9 @@ def _condition(text: str) -> tuple[str, Any]:
         try:
             share = float(text.removesuffix("%"))
         except ValueError:
-            raise BadInput(f"--fail-on {text}: not a share", "give a percentage, as in 5%") from None
+            share = math.nan
+        if not math.isfinite(share):
+            raise BadInput(f"--fail-on {text}: not a share", "give a percentage, as in 5%")
         return text, lambda _, pct: pct >= share
     ids = {d.id for d in detectors()}
     if text not in ids:

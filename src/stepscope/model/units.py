@@ -25,6 +25,7 @@ OPERATIONS = tuple(
     (10.0**n, f"{prefix}FLOP") for n, prefix in ((18, "E"), (15, "P"), (12, "T"), (9, "G"), (6, "M"), (0, ""))
 )
 MISSING = "-"
+_ENTRY = {"key", "value"}
 
 
 def header(name: str) -> str:
@@ -43,6 +44,8 @@ def show(name: str, value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, int | float):
         return _formatter(name)(value)
+    if isinstance(value, list) and value and all(isinstance(v, dict) and v.keys() == _ENTRY for v in value):
+        return ", ".join(f"{show('', v['key'])}: {show(name, v['value'])}" for v in value)  # of a MAP
     if isinstance(value, list | tuple | set):
         return ", ".join(show(name, v) for v in value)
     if isinstance(value, dict):

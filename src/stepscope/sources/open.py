@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import glob
 import os
 import re
@@ -10,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import partial
 from pathlib import Path
+from urllib.parse import unquote
 
 from stepscope import progress
 from stepscope.errors import BadInput, meant
@@ -116,7 +118,8 @@ def _expand(given: str | Path) -> list[Path]:
         if path.exists():  # first: a file may have brackets in its name
             return [path]
         if _URL.match(str(given)):
-            url = re.sub(":/+", "://", str(given), count=1)  # pathlib makes one slash of two
+            slashes = ":///" if str(given).lower().startswith("file:") else "://"
+            url = re.sub(":/+", slashes, str(given), count=1)  # pathlib makes one slash of two
             raise BadInput(f"{url}: a URL; only files are read", _copied(url))
         if glob.has_magic(str(path)):
             matches = [Path(m) for m in glob.glob(str(path), recursive=True)]  # noqa: PTH207 (takes absolute ones)
@@ -125,15 +128,28 @@ def _expand(given: str | Path) -> list[Path]:
             return sorted(matches, key=natural_key)
     except (OSError, ValueError) as error:  # a name with a null byte, or too long for the file system
         raise BadInput(f"{given!s:.200}: not a usable path ({error})", "check the path") from None
+    if path.is_symlink() and _leads_back(path):
+        raise BadInput(f"{path}: a link that leads back to itself", "make the link again")
     if path.is_symlink():
         raise BadInput(f"{path}: a link to {path.readlink()}, which is missing", "restore the file it points to")
-    raise BadInput(f"{path}: no such file", _meant(path) or "check the path")
+    shown = path if str(path).strip() else repr(str(path))
+    raise BadInput(f"{shown}: no such file", _meant(path) or "check the path")
+
+
+def _leads_back(link: Path) -> bool:
+    try:
+        link.stat()
+    except OSError as error:
+        return error.errno == errno.ELOOP
+    return False
 
 
 def _copied(url: str) -> str:
     """How what is at the URL becomes a file."""
     if url.lower().startswith("http"):
         return "download it first (`curl -LO URL`)"
+    if url.lower().startswith("file:"):
+        return f"give its path: {unquote(url.partition('://')[2])}"
     return "copy it first (`aws s3 sync`), or mount the bucket"
 
 

@@ -32,10 +32,14 @@ class _Capture(NamedTuple):
 def refuse_other_runs(sources: Sequence[Source]) -> None:
     """`BadInput` with the list of runs where the files are of several."""
     captured = []
+    timeless = []
     for source in progress.each("file", sources):
         with progress.within():  # a file of JSON is read whole to know when it was recorded
             if source.info.recorded_ns is not None:
                 captured.append(_capture(source))
+            else:
+                timeless.append(source)
+    _refuse_timeless_copies(timeless)
     if len(captured) < 2:
         return
     _refuse_copies([c for c in captured if c is not None])
@@ -57,9 +61,29 @@ def _refuse_copies(captures: list[_Capture]) -> None:
     seen: dict[tuple[object, ...], Path] = {}
     for first, last, source, _ in captures:
         who = source.processes().select("pid", "host", "rank").rows()
-        other = seen.setdefault((first, last, source.info.format, *who), source.path)
-        if other is not source.path:
-            raise BadInput(f"{other} and {source.path} hold the same capture", "give each capture once")
+        _refuse_same(seen.setdefault((first, last, source.info.format, *who), source.path), source.path)
+
+
+def _refuse_timeless_copies(sources: list[Source]) -> None:
+    """Likewise of files that do not say when they were recorded: `a.json` beside `a.json.gz`.
+
+    Ops are compared only where the processes are the same ones on the same host.
+    """
+    by_processes: dict[tuple[object, ...], list[Source]] = {}
+    for source in sources:
+        if "ops" in source.tables():
+            who = source.processes().select("pid", "host", "rank").rows()
+            by_processes.setdefault((source.info.format, *who), []).append(source)
+    for alike in by_processes.values():
+        seen: dict[tuple[object, ...], Path] = {}
+        for source in alike if len(alike) > 1 else ():
+            ops = source.read("ops").frame.select("start_ns", "end_ns", "stream")
+            _refuse_same(seen.setdefault((ops.height, *ops.sum().row(0)), source.path), source.path)
+
+
+def _refuse_same(first: Path, path: Path) -> None:
+    if first is not path:
+        raise BadInput(f"{first} and {path} hold the same capture", "give each capture once")
 
 
 def _capture(source: Source) -> _Capture | None:

@@ -262,3 +262,20 @@ def test_a_step_that_was_asked_for_is_the_one_that_iterations_shows(tmp_path):
     assert {w["label"] for w in step.window} <= set(profile.iterations().rows["label"])
     assert {w["kind"] for w in step.window} == {"step"}
     assert all(b < a / 2 for a, b in zip(whole.rows["window_ns"], step.rows["window_ns"], strict=True))
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "past"),
+    [
+        (0, 4047, None),  # all there is: the host begins at 0, the last op ends at 1047 and the last call at 4047
+        (0, 4060, None),  # the end as a table prints it
+        (1000, 8094, "4.047 µs"),
+        (-2000, 3047, "2.000 µs"),
+    ],
+)
+def test_a_window_past_all_records_is_said(start, end, past):
+    tables = _steps()
+    tables["calls"].append(call(4000, 4047, 99))
+    notes = window(make(**tables), WindowSpec(start=start, end=end)).notes
+    said = [str(n) for n in notes if n.code == "window-past-capture"]
+    assert [text.partition(" of the window")[0] for text in said] == ([] if past is None else [f"rank 0: {past}"])

@@ -167,6 +167,14 @@ class RankData(RankRanges):
             return None, None
         return min(f["start_ns"].min() for f in frames), max(f["end_ns"].max() for f in frames)  # type: ignore[type-var,return-value]
 
+    def recorded_span(self) -> tuple[int | None, int | None]:
+        """From the first to the last record, of the host or of the GPU."""
+        lo, hi = self.host_span()
+        if len(self.start) == 0:
+            return lo, hi
+        first, last = int(self.start.min()), int(self.end.max())
+        return (first if lo is None else min(lo, first)), (last if hi is None else max(hi, last))
+
     # -- the ranges of ops ---------------------------------------------------------------------------------------
 
     def enclosing(self, ops: I64) -> I64:

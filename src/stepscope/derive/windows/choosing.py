@@ -23,6 +23,7 @@ from stepscope.model.profile import Profile
 from stepscope.model.range_names import short_range
 from stepscope.model.ranks import some_ranks
 from stepscope.model.threshold import Threshold
+from stepscope.model.units import duration
 
 
 def windows(profile: Profile, spec: WindowSpec, unit: Unit = "step") -> Windows:
@@ -58,6 +59,8 @@ def _windows(profile: Profile, spec: WindowSpec, unit: Unit) -> Windows:
         notes.append(
             noted("no-gpu-work-in-window/between", some=some) if between else noted("no-gpu-work-in-window", some=some)
         )
+    if spec.start is not None:
+        notes += _past_the_capture(chosen, spec)
     notes += [note for c in chosen if c.kind == "capture" for note in notes_on_cut(c.data)]
     notes += [note for c in chosen for note in contradictions(c.data)]
     unlinked = sum(c.data.unlinked for c in chosen)
@@ -71,6 +74,27 @@ def _windows(profile: Profile, spec: WindowSpec, unit: Unit) -> Windows:
 def _works_after(data: RankData, end_ns: int | None) -> bool:
     """Whether the rank's GPU has work after a window without any: then the capture did not end before it."""
     return end_ns is not None and len(data.start) > 0 and int(data.start.max()) >= end_ns
+
+
+_PAST = Threshold(
+    1.0,
+    "% of the window",
+    "times are printed with three digits after the point, and the end of a capture is given as it was printed",
+    ("tests/derive/windows/test_windows.py",),
+)
+
+
+def _past_the_capture(chosen: list[_Choice], spec: WindowSpec) -> list[Note]:
+    """Of a window by time: what lies before or after all records is idle only as far as anybody knows."""
+    past = {}
+    for data in (choice.data for choice in chosen):
+        start, end = spec.span_of(data.rank)
+        first, last = data.recorded_span()
+        if first is not None and last is not None:
+            out = max(first - start, 0) + max(end - last, 0)
+            if out > _PAST.share * (end - start):
+                past[data.rank] = out
+    return [noted("window-past-capture", some=some_ranks(past), past=duration(max(past.values())))] if past else []
 
 
 def step(profile: Profile, spec: WindowSpec) -> Windows:

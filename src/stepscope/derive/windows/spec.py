@@ -9,6 +9,7 @@ from typing import Literal
 
 from stepscope.errors import BadInput
 from stepscope.model.times import ABSOLUTE
+from stepscope.model.units import instant
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,8 @@ class WindowSpec:
                 "give both, as in --start 100ms --end 200ms",
             )
         if self.start is not None and self.end is not None and self.start >= self.end:
-            raise BadInput(f"--start {self.start} is not before --end {self.end}", "give a window of positive length")
+            first, last = (instant(ns).replace(" ", "") for ns in (self.start, self.end))
+            raise BadInput(f"--start {first} is not before --end {last}", "give a window of positive length")
         by_range = self.anchor is not None or self.period or self.match or self.unit is not None
         if (self.start is not None) + self.whole + by_range > 1:
             raise BadInput(
@@ -46,6 +48,8 @@ class WindowSpec:
             )
         if self.anchor is not None and self.unit is not None:
             raise BadInput(f"--anchor and --{self.unit} cannot be combined", "give one")
+        if self.anchor == "":
+            raise BadInput("--anchor '' is empty", "give a regular expression of ranges, or leave it out")
         if self.anchor is not None:
             try:
                 re.compile(self.anchor)
