@@ -10,6 +10,7 @@ from fake import Row, make
 from stepscope.analyses.memory.ledger import Ledger, ledgers
 from stepscope.analyses.memory.oom import oom_sentence, out_of_memory
 from stepscope.analyses.memory.reasons import ADDED_TO
+from stepscope.analyses.memory.wording import ledger_sentence
 
 MODEL = ("model.py", 10, "forward")
 LINEAR = ("/venv/site-packages/torch/nn/modules/linear.py", 134, "forward")
@@ -500,6 +501,19 @@ def test_memory_ran_out():
     loop.events.append({"row": 2, "start_ns": 20, "action": "oom", "device": 0, "bytes": 9999, "chain": 0})
     loop.free("hidden")
     assert loop.most() == {"weights": 1000, "activations": 700}
+
+
+def test_without_a_history_nothing_limits():
+    """A snapshot after the program has let go of all: what is free is no fragmentation, and the peak is not known."""
+    block = {"device": 0, "address": 0, "bytes": 512, "requested_bytes": 500, "state": "allocated", "segment": 0}
+    more = {"segment_bytes": 1 << 20, "small": False, "expandable": False}
+    (ledger,) = ledgers(make(blocks=[block | more]))
+    said = ledger_sentence([ledger], None, None)
+    assert ledger.phase == "when the snapshot was taken"
+    assert (
+        said.startswith("When the snapshot was taken, 512 B of 1.000 MiB reserved were in use") and "limit" not in said
+    )
+    assert "no history was recorded" in said
 
 
 def test_without_stacks_little_is_known():

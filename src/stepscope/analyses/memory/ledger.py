@@ -48,7 +48,7 @@ class Ledger:
     def phase(self) -> str:
         """When the peak is: `in the backward pass of step 2`, steps counted from the recording's first."""
         if self.moment < 0:
-            return "before the first event"
+            return "before the first event" if self.history.events else "when the snapshot was taken"
         block = int(np.searchsorted(self.history.blocks.begin, self.moment))
         decided = self.decided
         if block >= len(decided.part) or not self.stacks.recorded:

@@ -9,12 +9,12 @@ import polars as pl
 
 from stepscope.analyses.memory.ledger import CACHED, FRAGMENTATION, Ledger
 from stepscope.analyses.memory.oom import oom_sentence, out_of_memory
-from stepscope.analyses.memory.rules import BACKWARD
+from stepscope.analyses.memory.rules import BACKWARD, PARTS
 from stepscope.derive.memory.estimate import Estimate
 from stepscope.intervals.arrays import NONE
 from stepscope.model.note import Note, noted
 from stepscope.model.profile import Profile
-from stepscope.model.statement import percent, several
+from stepscope.model.statement import listed, percent, several
 from stepscope.model.units import about, size
 
 #: Parts that grow together: what they are called, and what that means for scaling.
@@ -52,6 +52,8 @@ def ledger_sentence(
     where = f" on rank {ledger.history.rank}" if len(of_ranks) > 1 else ""
     if (ran_out := out_of_memory(ledger, dp, room[1] if room else None)) is not None:
         text = oom_sentence(ran_out, where)
+    elif not ledger.history.events:
+        text = _without_history(ledger, parts, where)
     else:
         text = (
             f"At the peak{where} ({ledger.phase}) {size(ledger.reserved)} are reserved; {_limit(parts, ledger.whole)}"
@@ -62,6 +64,19 @@ def ledger_sentence(
         of = f"{size(guessed.size)} of {size(ledger.allocated)} given out"
         text += f"; the estimate of the model is {of} ({off:+.1f} %)"
     return text + "."
+
+
+def _without_history(ledger: Ledger, parts: dict[str, int], where: str) -> str:
+    """What is free at the end may have been full at the peak: it says nothing of what limits scaling."""
+    held = listed(f"{name} {size(held)}" for name, held in parts.items() if held and name in PARTS)
+    text = (
+        f"When the snapshot was taken{where}, {size(ledger.allocated)} of {size(ledger.reserved)} reserved were in use"
+    )
+    text += f" ({held})" if held else ""
+    return (
+        f"{text}; what the rest held before, and what the peak was, is not known: no history was recorded "
+        "(torch.cuda.memory._record_memory_history() before the model is made)"
+    )
 
 
 def estimate_sentence(estimated: Estimate, room: tuple[str, int] | None) -> str:
