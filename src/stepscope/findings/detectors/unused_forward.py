@@ -9,21 +9,26 @@ between them layers repeat, else it is a layer that begins. What a trainer compu
 many tokens count, does not come again: a pass may begin behind it. Accumulation and pipelines have as many of both. Two
 passes may have one backward pass, as two towers have: of a layer that is trained it has two products for each of the
 forward pass, one for each gradient. Where there are more passes than that accounts for, those that no backward pass
-follows directly are for nothing that is trained. What is computed again for the backward pass is another matter
-(`recomputation`).
+follows directly are for nothing that is trained. A rank that alone has one has more work than its peers. What is
+computed again for the backward pass is another matter (`recomputation`).
 """
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 
+from stepscope.derive.replay.change import Change
 from stepscope.derive.work.parts import layers
 from stepscope.derive.work.phases import FORWARD, symbols_of
 from stepscope.derive.work.roles import Role
 from stepscope.findings.case import Case
-from stepscope.findings.evidence.claims import claimed
+from stepscope.findings.evidence.claims import wastes
+from stepscope.findings.evidence.peers import stages
 from stepscope.findings.evidence.sequence import Sequence
-from stepscope.findings.evidence.wasted import Told
+from stepscope.findings.evidence.wasted import Told, Waste, change, wasted
+from stepscope.findings.finding import Finding
 from stepscope.findings.texts import advice, title
 from stepscope.intervals.arrays import F64, I64, Mask
 from stepscope.model.statement import several
@@ -122,4 +127,20 @@ def _worded(case: Case, lost: Told) -> tuple[str, str, str]:
     )
 
 
-remedy, detect = claimed(ID, _worded, cause="possible")
+def _by_rank(case: Case) -> dict[int, Waste]:
+    """Of passes that the model makes: what a rank does and most ranks of its work do not is more work of that rank."""
+    by_rank = wastes(case, ID)
+    if not by_rank:
+        return {}
+    stage = stages(case)
+    ranks = Counter(stage[rank] for rank in case.windows)
+    having = Counter(stage[rank] for rank in by_rank)
+    return {rank: waste for rank, waste in by_rank.items() if 2 * having[stage[rank]] > ranks[stage[rank]]}
+
+
+def remedy(case: Case) -> Change:
+    return change(case, _by_rank(case))
+
+
+def detect(case: Case) -> list[Finding]:
+    return wasted(case, ID, _by_rank(case), lambda lost: _worded(case, lost), cause="possible")

@@ -71,7 +71,7 @@ def profiler_cost(case: Case) -> Cost | None:
     # Against steps of the run, the usual one is held; against what this very step takes when fed, itself.
     usual = min(case.step_ns, usual_length(case.profile) or case.step_ns) if running == plain else case.step_ns
     if usual <= SLOWED_STEP.value * running or not hosts(case):
-        return Cost(plain, 1.0, Change())
+        return Cost(max(plain, running), 1.0, Change())
     wanted = running * case.replay.plain / case.step_ns
     low, high = 1.0, WORST_PROFILER.value
     for _ in range(8):  # between 1 and 3, to 0.4 %
@@ -79,7 +79,7 @@ def profiler_cost(case: Case) -> Cost | None:
         low, high = (factor, high) if case.replay.run(_quicker(case, factor)) > wanted else (low, factor)
     change = _quicker(case, high)
     share = wanted / max(case.replay.run(change), 1)
-    return Cost(plain, high, change, share if share < ALIKE_STEPS.share else 1.0)
+    return Cost(max(plain, running), high, change, share if share < ALIKE_STEPS.share else 1.0)
 
 
 def slowed_ns(case: Case) -> int:
@@ -89,12 +89,13 @@ def slowed_ns(case: Case) -> int:
 
 
 def _running(case: Case, plain: float) -> float:
-    """A step among others, of one that was timed between synchronizations."""
-    host = case.profile.unprofiled_host_ns
-    if host is None or host >= plain or not hosts(case):
+    """A step among others, of one that was timed between synchronizations. No profiler makes the GPU's own work longer:
+    a step is never shorter than this one when its GPU is never kept waiting."""
+    if not hosts(case):
         return plain
     fed = case.replay.run(_quicker(case, WORST_PROFILER.value)) * case.step_ns / case.replay.plain
-    return min(plain, max(host, fed))
+    host = case.profile.unprofiled_host_ns
+    return max(fed, plain if host is None else min(plain, host))
 
 
 def added_ns(case: Case) -> int:
