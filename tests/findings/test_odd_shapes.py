@@ -42,3 +42,12 @@ def test_a_norm_that_reads_its_rows_twice() -> None:
 )
 def test_sizes_that_fit(kernels: list[Kernel]) -> None:
     assert found(*kernels) is None
+
+
+def test_miopen_turns_tensors_around_too() -> None:
+    """As an MI210 ran ResNet's convolutions in NCHW: a transposition on either side of each."""
+    turned: Kernel = ("batched_transpose_16x64_pack_1x4_ediv_1x2_half", 30, 4096)
+    igemm: Kernel = ("igemm_fwd_gtcx2_nhwc_bf16_bx0_ex1_bt256x128x32_wt32x32x8_ws2x1_wr2x2", 200, 512)
+    rows = api.analyse(job(([turned, igemm, turned] * 8, 1), gpu="AMD Instinct MI210"), "diagnose", least=0).rows
+    (row,) = rows.filter(rows["id"] == "memory-layout").to_dicts()
+    assert row["recoverable_ns"] == pytest.approx(16 * 30_000, rel=0.1)

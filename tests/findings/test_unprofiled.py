@@ -11,6 +11,7 @@ import json
 import statistics
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from jobs import written
@@ -72,3 +73,20 @@ def test_a_step_timed_with_an_empty_queue_is_longer_than_those_that_run_into_eac
 def promised(folder: Path, finding: str) -> int:
     rows = api.analyse(api.open(folder, cache=False), "diagnose").rows.to_dicts()
     return next((row["recoverable_ns"] for row in rows if row["id"] == finding), 0)
+
+
+@pytest.mark.slow
+def test_a_host_that_runs_ahead_times_no_steps(tmp_path: Path) -> None:
+    """The GPU computes for 12.9 ms of each step, whatever its host took for one when nobody recorded: 8 ms."""
+    profile = api.open(new.unpacked("gan", "penalty-every-4", "torch", tmp_path), cache=False)
+    answer = profile.diagnose()
+    assert not [note for note in answer.notes if note.code == "profiler-distortion"]
+
+
+@pytest.mark.slow
+def test_a_profiler_slows_longer_steps_as_it_does_usual_ones(tmp_path: Path) -> None:
+    """A rollout of 820 launches, which torch.profiler makes 1.5 times as long each."""
+    profile = api.open(new.unpacked("lightning_policy", "rollout-every-4", "torch", tmp_path), cache=False)
+    (kinds,) = profile.diagnose().rows.filter(pl.col("id") == "step-kinds").to_dicts()
+    assert "without the profiler, under which it takes 1.4 times as long" in kinds["evidence"]
+    assert kinds["recoverable_ns"] < 6_000_000  # 7.8 ms with it

@@ -57,7 +57,9 @@ T = TypeVar("T")
 class Case:
     """A profile and a step of it. Everything is computed when first asked for, once."""
 
-    def __init__(self, profile: Profile, spec: WindowSpec, align: str = "auto") -> None:
+    def __init__(self, profile: Profile, spec: WindowSpec, align: str = "auto", usual: Case | None = None) -> None:
+        #: of a step of another kind: the case of the usual one
+        self.usual = usual
         #: a log of steps, or a program that used no GPU: of such a run, only its pace can be judged
         self.on_host = not profile.has("ops") or profile.ops.height == 0
         if self.on_host and usual_length(profile) is None:
@@ -88,7 +90,7 @@ class Case:
         kinds = other_kinds(self.profile) if self.of_run else []
         chosen = [(kind, self._of_step(kind.label)) for kind in kinds]
         numbered = [(kind, spec, spec.index) for kind, spec in chosen]
-        return [(k, i, Case(self.profile, spec, self.align)) for k, spec, i in numbered if isinstance(i, int)]
+        return [(k, i, Case(self.profile, spec, self.align, self)) for k, spec, i in numbered if isinstance(i, int)]
 
     def of(self, label: str) -> Case:
         """Another step of the same run."""

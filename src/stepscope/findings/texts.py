@@ -304,9 +304,7 @@ ADVICE: dict[str, str] = {
         "find the thread that holds it (`stepscope source`, captured --with stacks); move its work to another process"
     ),
     "unexplained/host": "find out what the program does there: name it with ranges, or {with_samples}",
-    "unexplained/launch": (
-        "code is loaded by the first launch of a kernel: profile later steps, or set CUDA_MODULE_LOADING=EAGER"
-    ),
+    "unexplained/launch": "code is loaded by the first launch of a kernel: profile later steps{eager}",
     "unexplained/load": "profile later steps: code is loaded once",
     "unexplained/queue": (
         "see what ends right before it on other streams (`stepscope critical-path`), which rank comes last "

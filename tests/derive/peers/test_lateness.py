@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from fake import Row, call, make, nvtx, op
@@ -93,3 +95,15 @@ def test_what_the_loader_says_itself_is_all() -> None:
     tables["ranges"] += [nvtx(o["start_ns"] - MS, o["start_ns"] - 20_000, text) for o in copies]
     took, named = fetched(tables)
     assert took == pytest.approx(6, rel=0.05) and named
+
+
+@pytest.mark.parametrize("in_launch", [False, True])
+def test_a_host_that_is_in_a_launch_is_not_away(in_launch: bool) -> None:
+    """The first launch of a kernel loads its code: 40 ms, near the copy of a batch, and no input."""
+    tables = steps(40, behind=4)
+    if in_launch:
+        for before, row in pairwise(tables["calls"]):
+            if row["start_ns"] - before["end_ns"] > 10 * MS:
+                row["start_ns"] = before["end_ns"] + 20_000
+    took, _ = fetched(tables)
+    assert took == pytest.approx(0.0 if in_launch else 6 * 40, abs=2.0)

@@ -10,7 +10,7 @@ from stepscope import api
 from stepscope.derive.rank.data import RankData, ranks_of
 from stepscope.derive.work.roles import kernels
 from stepscope.derive.work.rules import Role
-from stepscope.derive.work.sizes import sizes
+from stepscope.derive.work.sizes import _twice, sizes
 
 #: gpt.py on a GPU: batch 4, 16 heads, 2048 tokens; 50304 words.
 SCORES, LOGITS = 4 * 16 * 2048 * 2048, 4 * 2048 * 50304
@@ -40,3 +40,10 @@ def test_nothing_moves_more_than_memory_can(data: RankData) -> None:
     assert np.nanmax(rate) <= 4800 * 1.03
     large = (data.end - data.start > 100_000) & kernels(data, ops).are(Role.ELEMENTWISE, Role.CAST, Role.FILL)
     assert np.nanmedian(rate[large]) > 2000  # and large ones come near it
+
+
+def test_shapes_tell_how_many_elements_a_thread_takes() -> None:
+    """Versions of PyTorch differ: where shapes were recorded they decide, whatever a few broadcasts say."""
+    shaped = np.array([4.0, 4.0, 8.0])
+    assert _twice(2 * shaped, shaped)
+    assert not _twice(shaped, np.array([4.0, 4.0, 2.0]))

@@ -107,10 +107,12 @@ def fetching_gaps(data: RankData, ranges: Spans, start: I64, until: I64, after: 
         return Spans.empty()
     copy = _copies(data) & ~_named(data, ranges)
     fetched = copy[after]
+    # In a launch that takes long the host is not away: its driver loads code or takes memory.
+    launching = np.clip(data.calls["start_ns"].to_numpy()[data.launch[after]], start, until)
     # Without steps, much near the copies of a model's weights would look like fetching.
     if near and copy.any() and marks_of(data).steps is not None:
-        fetched |= _near(data, copy, after) & _quiet(data, start, until) & (until - start >= ABSENT.ns)
-    fetched |= _like(data, start, until, fetched)
+        fetched |= _near(data, copy, after) & _quiet(data, start, until) & (launching - start >= ABSENT.ns)
+    fetched |= _like(data, start, until, fetched) & (launching - start >= FETCH.ns)
     return union(start[fetched], until[fetched])
 
 

@@ -106,11 +106,13 @@ def sizes(data: RankData, ops: I64, known: Kernels | None = None) -> Sizes:
     gbps = float(device.gbps) if (device := gpu(data)) else np.nan
     length = (data.end - data.start)[ops].astype(float)
     most = length * gbps * _MOST.value  # 10⁹ bytes a second are bytes a nanosecond
-    if _too_fast(moved[unsure], most[unsure], length[unsure]):
-        elements, moved = np.where(unsure, elements / 2, elements), np.where(unsure, moved / 2, moved)
-    source = np.where(moved > 0, GRID, UNKNOWN).astype(np.int8)
     shaped = op_bytes(data, ops)
     told = ~np.isnan(shaped) & np.isin(kinds.role, list(MEMORY_BOUND))
+    both = unsure & told & (shaped > 0) & (moved > 0)
+    twice = _twice(moved[both], shaped[both]) if both.any() else _too_fast(moved[unsure], most[unsure], length[unsure])
+    if twice:
+        elements, moved = np.where(unsure, elements / 2, elements), np.where(unsure, moved / 2, moved)
+    source = np.where(moved > 0, GRID, UNKNOWN).astype(np.int8)
     moved, source[told] = np.where(told, shaped, moved), SHAPES
     bound = np.isin(kinds.role, list(MEMORY_BOUND)) & (source == UNKNOWN) & ~np.isnan(most)
     moved, source[bound] = np.where(bound, most / _MOST.value, moved), TIME
@@ -147,6 +149,11 @@ def _by_grid(data: RankData, ops: I64) -> tuple[F64, F64, np.ndarray[tuple[int],
     shape = launches(data, ops)
     elements = shape.blocks * (block + thread * shape.threads + row * shape.rows)
     return elements, elements * each, unsure > 0
+
+
+def _twice(moved: F64, shaped: F64) -> bool:
+    """Whether grids tell twice the bytes that shapes do, for most kernels: then a thread takes half as many."""
+    return bool(np.median(moved / shaped) > np.sqrt(2))
 
 
 def _too_fast(moved: F64, most: F64, length: F64) -> bool:

@@ -75,6 +75,8 @@ FLOAT_SLOWER = Threshold(
 )
 
 
+#: What masks scores before their softmax, or with it: under a causal mask, half of them need no work.
+_MASKS = r"(?i)masked|where_kernel|triu|tril|CUDAFunctor_add"
 #: Sizes of heads that fused kernels have; what a tensor beside the scores gives otherwise is not a head.
 _HEADS = np.array([32, 40, 48, 56, 64, 72, 80, 96, 112, 128, 160, 192, 256])
 
@@ -103,11 +105,26 @@ def claim(sequence: Sequence, free: Mask) -> F64:
     mine &= longest <= FAR_LARGER.value * written * _slower(sequence, device, before)
     mine &= ~spelled[softmaxes] | (sequence.phase[before] == sequence.phase[after])  # else it may be a loss
     rows = np.where(spelled[softmaxes], scores / USUAL_LENGTH.value, _rows(sequence, softmaxes))[mine]
-    found = zip(*(v.tolist() for v in (softmaxes[mine], place[mine], scores[mine], rows)), strict=True)
-    for at, where, all_scores, all_rows in found:
+    masked = _masked(sequence, before[mine], softmaxes[mine], scores[mine])
+    found = zip(*(v.tolist() for v in (softmaxes[mine], place[mine], scores[mine], rows, masked)), strict=True)
+    for at, where, all_scores, all_rows, causal in found:
         if np.isnan(left[at]):
-            _mark(sequence, device, landmarks, product, at, where, all_scores, all_rows, left)
+            _mark(sequence, device, landmarks, product, at, where, all_scores, all_rows, left, causal=causal)
     return left
+
+
+def _masked(sequence: Sequence, before: I64, softmaxes: I64, scores: F64) -> Mask:
+    """Whether a kernel masks the scores of each softmax; backward, that of the forward pass on as many scores tells."""
+    masks = sequence.data.profile.names_with(_MASKS)[sequence.data.name[sequence.ops]]
+    count = np.r_[0, np.cumsum(masks)]
+    masked: Mask = count[softmaxes + 1] > count[before]
+    back = sequence.back[softmaxes]
+    bare = scores[~back & ~masked]
+    if len(bare):
+        masked[back] = (np.abs(scores[back][:, None] / bare - 1) > SAME_SIZE.share).all(axis=1)
+    else:
+        masked[back] = True
+    return masked
 
 
 def _reached(sequence: Sequence) -> float:
@@ -138,6 +155,8 @@ def _mark(
     scores: float,
     rows: float,
     left: F64,
+    *,
+    causal: bool,
 ) -> None:
     """One softmax, between the landmarks before and at `place`."""
     first, last = int(landmarks[place - 1]), int(landmarks[place])
@@ -150,8 +169,8 @@ def _mark(
         left[group[~sequence.heavy[group]]] = 0.0
         return
     head = _head(sequence, first, last, rows)
-    rate = attention_rate(device, int(head), int(max(scores / rows, 1)), causal=True, backward=back)
-    flops = 4 * scores * head / 2 * (2.5 if back else 1.0)
+    rate = attention_rate(device, int(head), int(max(scores / rows, 1)), causal=causal, backward=back)
+    flops = 4 * scores * head * (0.5 if causal else 1.0) * (2.5 if back else 1.0)
     good = flops / (rate.value * 1e3) if rate is not None else 0.0
     left[group] = min(1.0, good / max(float(sequence.ns[group].sum()), 1.0))
 
@@ -190,11 +209,18 @@ def _rows(sequence: Sequence, at: I64) -> F64:
 
 
 def _head(sequence: Sequence, first: int, last: int, rows: float) -> float:
-    """The size of a head: queries, keys and values are copied or cast before and after, rows times as much."""
-    around = sequence.sizes.elements[max(first - 12, 0) : last + 6]
-    ratio = around[~np.isnan(around)] / rows
-    heads = [head for head in _HEADS.tolist() if (np.abs(ratio / head - 1) < SAME_SIZE.share).any()]
-    return float(heads[-1] if heads else USUAL_HEAD.value)
+    """The size of a head: queries, keys and values are copied or cast before and after, rows times as much.
+
+    Of several, the nearest to the products: further away are tensors of the whole layer.
+    """
+    at = np.r_[np.arange(max(first - 12, 0), first), np.arange(last + 1, min(last + 6, len(sequence.ops)))]
+    ratio = sequence.sizes.elements[at] / rows
+    nearest = np.abs(ratio[:, None] / _HEADS - 1) < SAME_SIZE.share
+    away = np.where(at < first, first - at, at - last)
+    fits = np.flatnonzero(nearest.any(axis=1))
+    if not len(fits):
+        return USUAL_HEAD.value
+    return float(_HEADS[nearest[fits[np.argmin(away[fits])]]][-1])
 
 
 def _worded(case: Case, lost: Told) -> tuple[str, str, str]:

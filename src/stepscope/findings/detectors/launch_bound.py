@@ -18,6 +18,7 @@ from stepscope.findings.evidence.places import longest
 from stepscope.findings.evidence.shown import LATE, waiting
 from stepscope.findings.finding import Finding
 from stepscope.findings.texts import advice, title
+from stepscope.findings.thresholds import SHOWN
 from stepscope.intervals import Spans, intersect, union
 from stepscope.model.ranks import some_ranks
 from stepscope.model.threshold import Threshold
@@ -52,8 +53,12 @@ def detect(case: Case) -> list[Finding]:
         )
     if which.framework:
         factors = {r: (hosts(case)[r].pace_ns or 0.0) / HARDWARE_PACE.ns for r in which.framework}
-        saved = case.credit(ID, quicker(case, factors), unfed_ns(case, which.framework), kind="framework")
-        findings.append(_of_all(case, which.framework, saved))
+        change = quicker(case, factors)
+        after = case.credit(ID, change, unfed_ns(case, which.framework), kind="framework")
+        # Where other findings shorten the GPU's work, the host would hold it up more than it does today.
+        today = after <= max(_starved(case, r) for r in which.framework)
+        saved = after if today else min(after, case.replay.saved(change))
+        findings.append(_of_all(case, which.framework, saved, after))
     return findings
 
 
@@ -79,7 +84,8 @@ def _of_some(case: Case, factors: dict[int, float], saved: int) -> Finding:
     )
 
 
-def _of_all(case: Case, factors: dict[int, float], saved: int) -> Finding:
+def _of_all(case: Case, factors: dict[int, float], saved: int, after: int = 0) -> Finding:
+    """Of all hosts together. `after`: what it gives back once the causes that come before it are gone."""
     ranks = tuple(sorted(factors))
     worst = max(ranks, key=lambda r: (_starved(case, r), -r))
     host = hosts(case)[worst]
@@ -104,7 +110,8 @@ def _of_all(case: Case, factors: dict[int, float], saved: int) -> Finding:
         else "the host cannot launch kernels fast enough",
         saved,
         "likely",
-        f"each launch costs {about(host.pace_ns or 0.0)} of host time on rank {worst}, {took}; the GPU {late}",
+        f"each launch costs {about(host.pace_ns or 0.0)} of host time on rank {worst}, {took}; the GPU "
+        f"{late}{_then(case, saved, after)}",
         advice("launch-bound/of-all", machine=machine),
         ("launches", "--by rank"),
         ranks=ranks,
@@ -114,6 +121,13 @@ def _of_all(case: Case, factors: dict[int, float], saved: int) -> Finding:
         covers=_late_launches(case, ranks),
         bound=worst in slow_hosts(case).framework,
     )
+
+
+def _then(case: Case, saved: int, after: int) -> str:
+    """What it grows to where other findings shorten the GPU's work."""
+    if not case.material(after - saved, SHOWN):
+        return ""
+    return f". Once other findings are mended, it is worth {about(after)}"
 
 
 def _late(case: Case, rank: int, claim: int) -> tuple[str, tuple[int, ...]]:

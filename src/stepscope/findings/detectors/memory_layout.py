@@ -28,7 +28,8 @@ from stepscope.model.units import about
 
 ID = "memory-layout"
 
-_TURNED = r"nchwToNhwc|nhwcToNchw|nchw2nhwc|nhwc2nchw|CNHW2NCHW|NCHW2CNHW"
+#: By cuDNN, and by MIOpen.
+_TURNED = r"nchwToNhwc|nhwcToNchw|nchw2nhwc|nhwc2nchw|CNHW2NCHW|NCHW2CNHW|batched_transpose"
 #: torch copies what is contiguous by vectors; this kernel takes strides.
 _STRIDED = r"(?i)(^|[^_])\belementwise_kernel<.*direct_copy_kernel"
 _STATISTICS = r"batch_norm_collect_statistics_kernel"

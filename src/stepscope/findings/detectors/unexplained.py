@@ -22,6 +22,7 @@ from stepscope.derive.rank.graphs import recordings
 from stepscope.derive.windows.window import Window
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.bubbles import bubble_ns
+from stepscope.findings.evidence.machines import on_amd
 from stepscope.findings.evidence.once import once
 from stepscope.findings.evidence.places import longest, places
 from stepscope.findings.evidence.shown import LATE, part
@@ -262,13 +263,14 @@ def _finding(
     figures: tuple[int, ...],
     where: list[Place],
 ) -> Finding:
+    eager = "" if on_amd(case, case.ranks) else ", or set CUDA_MODULE_LOADING=EAGER"
     return Finding(
         ID,
         title(f"unexplained/{what}"),
         ns,
         "possible",
         evidence,
-        advice(f"unexplained/{what}", with_samples=capture_with("python-sampling"), again=capture_with()),
+        advice(f"unexplained/{what}", with_samples=capture_with("python-sampling"), again=capture_with(), eager=eager),
         command,
         ranks=case.ranks,
         figures=figures,

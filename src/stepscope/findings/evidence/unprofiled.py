@@ -63,9 +63,17 @@ class Cost(Struct, frozen=True):
 
 
 def profiler_cost(case: Case) -> Cost | None:
-    """What is known of it; None where nothing is."""
+    """What is known of it; None where nothing is.
+
+    A host that runs ahead is over with a step long before the GPU is: where steps were only timed by such a host, that
+    says little of steps. None is shorter than what the GPU computes in it.
+    """
     plain = case.profile.unprofiled_step_ns
     if not plain or case.kind != "step":
+        return None
+    if case.usual is not None:
+        return _as_usual(case, case.usual)
+    if plain < ALIKE_STEPS.share * max((h.parts.compute.length() for h in hosts(case).values()), default=0):
         return None
     running = _running(case, plain)
     # Against steps of the run, the usual one is held; against what this very step takes when fed, itself.
@@ -80,6 +88,15 @@ def profiler_cost(case: Case) -> Cost | None:
     change = _quicker(case, high)
     share = wanted / max(case.replay.run(change), 1)
     return Cost(max(plain, running), high, change, share if share < ALIKE_STEPS.share else 1.0)
+
+
+def _as_usual(case: Case, usual: Case) -> Cost | None:
+    """Of a step of another kind, which was not timed: its launches are slowed as those of the usual step are."""
+    cost = usual.once(profiler_cost)
+    if cost is None or cost.factor <= 1 or not hosts(case):
+        return None if cost is None else Cost(case.step_ns, 1.0, Change())
+    change = _quicker(case, cost.factor)
+    return Cost(case.replay.run(change) * case.step_ns / case.replay.plain, cost.factor, change)
 
 
 def slowed_ns(case: Case) -> int:
