@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -60,3 +61,13 @@ except stepscope.BadInput as error:
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("`ulimit -v` allows 781 MiB of addresses") and done.stdout.endswith("False\n")
+
+
+@pytest.mark.parametrize("said", ["0", "-1", "many"])
+def test_threads_that_the_library_of_tables_panics_at_are_refused(said: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "stepscope", "info", "nothing.sqlite"], capture_output=True, text=True, check=False,
+        env={**os.environ, "POLARS_MAX_THREADS": said},
+    )  # fmt: skip
+    expected = f"stepscope: POLARS_MAX_THREADS={said} is not a number of threads; set it to 1 or more, or unset it\n"
+    assert (done.returncode, done.stderr) == (2, expected)

@@ -57,7 +57,7 @@ def test_an_option_goes_before_the_environment(monkeypatch):
     budget.keep(None)
     assert budget.total() == 2 * GIB
     monkeypatch.setenv(budget.ENV, "lots")
-    with pytest.raises(BadInput, match="STEPSCOPE_MEMORY= 'lots' is not a size"):
+    with pytest.raises(BadInput, match="STEPSCOPE_MEMORY='lots' is not a size"):
         budget.total()
 
 

@@ -51,10 +51,11 @@ _settled = 0
 def parse(text: str | int, named: str = "--memory") -> int:
     """Bytes of `1GiB`, `500MB`, `2g` or a number. `BadInput` for what is not a size, or too small to work with."""
     size = text if isinstance(text, int) else size_of(text)
+    gap = "" if named.endswith("=") else " "
     if size is None:
-        raise BadInput(f"{named} {str(text)[:100]!r} is not a size", "write 1GiB or 500MB")
+        raise BadInput(f"{named}{gap}{str(text)[:100]!r} is not a size", "write 1GiB or 500MB")
     if size < LEAST:
-        raise BadInput(f"{named} {text}: too little to work with", f"give {LEAST >> 20}MiB or more")
+        raise BadInput(f"{named}{gap}{text}: too little to work with", f"give {LEAST >> 20}MiB or more")
     return size
 
 
@@ -171,14 +172,25 @@ def _of_machine() -> list[int]:
 
 def need_addresses() -> None:
     """Refuse a limit of addresses that the libraries would use up, before they are loaded: they abort."""
-    limit = _most_addresses()
-    if limit is None or "polars" in sys.modules:  # then what is left can be told: `_of_addresses`
+    if "polars" in sys.modules:  # then what is left can be told: `_of_addresses`
         return
-    threads = int(os.environ.get("POLARS_MAX_THREADS") or 0) or os.cpu_count() or 1
+    threads = _threads()
+    limit = _most_addresses()
+    if limit is None:
+        return
     least = _LIBRARIES + threads * _PER_THREAD + LEAST
     if limit < least:
         reason = f"`ulimit -v` allows {limit >> 20} MiB of addresses, too little to work with"
         raise BadInput(reason, f"it takes {least >> 20} MiB here: raise it, or set it to unlimited")
+
+
+def _threads() -> int:
+    """Of the library of tables. It panics where a user sets it to 0."""
+    name = "POLARS_MAX_THREADS"
+    said = os.environ.get(name, "").strip()
+    if said and not (said.isdecimal() and int(said) > 0):
+        raise BadInput(f"{name}={said[:40]} is not a number of threads", "set it to 1 or more, or unset it")
+    return int(said or 0) or os.cpu_count() or 1
 
 
 def _most_addresses() -> int | None:

@@ -271,6 +271,7 @@ def test_a_step_that_was_asked_for_is_the_one_that_iterations_shows(tmp_path):
         (0, 4060, None),  # the end as a table prints it
         (1000, 8094, "4.047 µs"),
         (-2000, 3047, "2.000 µs"),
+        (9000, 9100, "100 ns"),
     ],
 )
 def test_a_window_past_all_records_is_said(start, end, past):
@@ -278,4 +279,4 @@ def test_a_window_past_all_records_is_said(start, end, past):
     tables["calls"].append(call(4000, 4047, 99))
     notes = window(make(**tables), WindowSpec(start=start, end=end)).notes
     said = [str(n) for n in notes if n.code == "window-past-capture"]
-    assert [text.partition(" of the window")[0] for text in said] == ([] if past is None else [f"rank 0: {past}"])
+    assert [text.partition(" of the window")[0] for text in said] == ([] if past is None else [past])

@@ -86,15 +86,16 @@ _PAST = Threshold(
 
 def _past_the_capture(chosen: list[_Choice], spec: WindowSpec) -> list[Note]:
     """Of a window by time: what lies before or after all records is idle only as far as anybody knows."""
-    past = {}
+    firsts, lasts, length = [], [], 0
     for data in (choice.data for choice in chosen):
         start, end = spec.span_of(data.rank)
         first, last = data.recorded_span()
         if first is not None and last is not None:
-            out = max(first - start, 0) + max(end - last, 0)
-            if out > _PAST.share * (end - start):
-                past[data.rank] = out
-    return [noted("window-past-capture", some=some_ranks(past), past=duration(max(past.values())))] if past else []
+            firsts.append(first - start)  # ranks have clocks of their own: from the window's start on
+            lasts.append(last - start)
+            length = end - start
+    past = length - max(0, min(length, max(lasts)) - max(0, min(firsts))) if lasts else 0
+    return [noted("window-past-capture", past=duration(past))] if past > _PAST.share * length else []
 
 
 def step(profile: Profile, spec: WindowSpec) -> Windows:

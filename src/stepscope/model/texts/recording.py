@@ -130,8 +130,8 @@ WARNING: dict[str, str] = {
         "rank {rank}: the GPU of the trace is not a known one, so what good kernels reach on it is unknown"
     ),
     "window-past-capture": (
-        "{some}: {past} of the window lie before the first or after the last record of the capture: nobody knows "
-        "whether the GPU worked then; it counts as idle"
+        "{past} of the window lie before the first or after the last record of the capture: nobody knows whether the "
+        "GPU worked then; it counts as idle"
     ),
 }
 #: Records are missing.
