@@ -38,6 +38,9 @@ _LAZY = {
     "Result": "stepscope.model.result",
 }
 
+#: What somebody who knows the commands tries first. Not asked for by name: importing all questions takes time.
+_OF_PROFILES = frozenset({"breakdown", "compare", "diagnose", "idle", "info", "kernels", "report", "sql", "timeline"})
+
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
@@ -56,7 +59,8 @@ def __getattr__(name: str) -> Any:
         if name == "simulate":  # a package that can be called
             return import_module("stepscope.simulate")
         return getattr(import_module(_LAZY[name]), name)
-    raise AttributeError(f"module 'stepscope' has no attribute {name!r}")
+    why = f"; ask a profile: stepscope.open(PATH).{name}(…)" if name in _OF_PROFILES else ""
+    raise AttributeError(f"module 'stepscope' has no attribute {name!r}{why}")
 
 
 def __dir__() -> list[str]:

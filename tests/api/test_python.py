@@ -116,6 +116,22 @@ def test_notebooks_show_units_window_statement_and_ranks(profiles):
     assert "base: step 1" in profiles["a"].compare(profiles["b"])._repr_html_()
 
 
+def test_a_prompt_shows_what_the_command_prints(profiles):
+    result = profiles["a"].breakdown(index=2)
+    assert repr(result) == str(result) and "window: step 2 (#2 of 8) on ranks 0-1" in repr(result)
+    assert result.statement == result.summary["statement"]
+    assert profiles["a"].setup().statement is None
+    assert ".save('report.html')" in repr(profiles["a"].report()) and ".save('picture.svg')" in repr(result.plot())
+
+
+def test_what_is_asked_of_the_package_is_a_method_of_a_profile(profiles):
+    assert set(stepscope._OF_PROFILES) <= set(dir(profiles["a"]))
+    with pytest.raises(AttributeError, match=r"stepscope\.open\(PATH\)\.diagnose"):
+        _ = stepscope.diagnose
+    with pytest.raises(stepscope.BadInput, match=r"did you mean fault|there are fault"):
+        stepscope.simulate(faults=["straggler:rank=1"])
+
+
 def test_what_is_shown_is_escaped(profiles):
     result = profiles["a"].setup()
     result.rows = result.rows.with_columns(host=result.rows["host"] + "<script>")

@@ -59,6 +59,9 @@ class Page:
         whole.write(file, self.text(path).encode(), "{}")
         return file
 
+    def __repr__(self) -> str:
+        return f"<a report of {', '.join(self.asker.paths)}: .save('report.html') or .save('report.md') keeps it>"
+
     def _repr_html_(self) -> str:
         # A frame of its own: its styles and scripts are of no concern to the notebook.
         return f'<iframe srcdoc="{escape(self.html)}" style="width:100%;height:{_HEIGHT};border:0"></iframe>'

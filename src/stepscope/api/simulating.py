@@ -26,7 +26,7 @@ def simulate(
     """
     settable = [field.name for field in dataclasses.fields(Scenario) if field.name != "faults"]
     if unknown := [name for name in job if name not in settable]:
-        raise BadInput(f"simulate: no option {unknown[0]!r}", meant_of(unknown[0], settable))
+        raise BadInput(f"simulate: no option {unknown[0]!r}", meant_of(unknown[0], ["fault", *settable, "written"]))
     faults = (fault,) if isinstance(fault, str) else tuple(fault)
     place = Path(folder) if folder is not None else temporary.temporary_folder() / "job"
     simulate_to(Scenario(faults=faults, **job), place, (written,))

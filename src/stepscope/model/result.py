@@ -13,6 +13,7 @@ import polars as pl
 from stepscope.errors import BadInput, extra, meant_of
 from stepscope.model.note import CONTRADICTORY, Note
 from stepscope.model.source import SourceInfo
+from stepscope.model.statement import STATEMENT
 
 
 @dataclass(frozen=True)
@@ -228,6 +229,14 @@ class Result:
     def __str__(self) -> str:
         """What the command prints: `print(p.overlap())`."""
         return self.printed(self) if self.printed is not None else str(self.rows)
+
+    def __repr__(self) -> str:
+        return str(self)  # a prompt of Python shows what the command prints, not every field
+
+    @property
+    def statement(self) -> str | None:
+        """The sentence to quote, where the question has one."""
+        return self.summary.get(STATEMENT)
 
     def _repr_html_(self) -> str:
         html: str = self.notebook(self) if self.notebook is not None else self.rows._repr_html_()

@@ -50,6 +50,9 @@ class Plot:
         whole.write(file, text.encode(), "{}")
         return file
 
+    def __repr__(self) -> str:
+        return f"<a picture, {self.title}: a notebook shows it, .save('picture.svg') keeps it>"
+
     def _repr_html_(self) -> str:
         style = variables().replace(":root", f".{_CLASS}") + "".join(f".{_CLASS} {rule}}}" for rule in _rules())
         return f'<div class="{_CLASS}"><style>{style}</style>{self.svg}</div>'
