@@ -19,6 +19,9 @@ from stepscope.cli.main import run
         (["verify", "x"], "Did you mean capture verify?"),
         (["capture", "plann"], "Did you mean plan?"),
         (["skill", "shw"], "Did you mean show?"),
+        (["diagnose", "x", "--json"], "Did you mean --format json? See `stepscope diagnose --help`"),
+        (["breakdown", "x", "--window", "2"], "Did you mean --index N?"),
+        (["capture", "plan", "--model"], "requires an argument. See `stepscope capture plan --help`"),
         (["info", "x", "--ranks", "3"], "Did you mean --rank? See `stepscope info --help`"),
         (["diagnose", "x", "--only", "stragler"], "did you mean straggler?"),
         (["diagnose", "x", "--fail-on", "data_stall"], "did you mean data-stall?"),
@@ -52,6 +55,11 @@ def test_a_profile_alone_is_diagnosed(stepscope, tmp_path: Path):
     assert asked.out.splitlines()[-1] in ran.out  # the same conclusion, in fewer words
     for command in ("diagnose", "report", "stragglers"):
         assert f"stepscope {command} {tmp_path}" in ran.out
+
+
+def test_a_number_is_no_file_but_a_step(capfd: pytest.CaptureFixture[str]):
+    assert run(["breakdown", "--step", "2"]) == 2
+    assert capfd.readouterr().err == "stepscope: 2: no such file; a step is chosen by --index 2\n"
 
 
 def test_a_missing_profile_is_no_command(capfd: pytest.CaptureFixture[str], tmp_path: Path):

@@ -16,7 +16,7 @@ import click
 from stepscope.cli import streams
 from stepscope.cli.complete import COMPLETE
 from stepscope.cli.group import Commands
-from stepscope.cli.suggest import no_option
+from stepscope.cli.suggest import asked_of, no_option
 from stepscope.errors import StepscopeError
 from stepscope.model.visible import visible
 
@@ -139,7 +139,7 @@ def run(arguments: Sequence[str]) -> int:
         click.echo(error.format_message(), err=True)
         return 2
     except click.UsageError as error:
-        where = error.ctx.command_path if error.ctx is not None else "stepscope"
+        where = error.ctx.command_path if error.ctx is not None else asked_of(cli, arguments)
         what = no_option(error) if isinstance(error, click.NoSuchOption) else error.format_message()
         return _fail(f"{what} See `{where} --help`.", 2)
     except click.ClickException as error:

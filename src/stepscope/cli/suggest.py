@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
 from stepscope.errors import meant
+
+#: What other tools call an option, or what its value is here.
+OPTIONS_ELSEWHERE = {
+    "--json": "--format json",
+    "--csv": "--format csv",
+    "--markdown": "--format md",
+    "--window": "--index N",
+    "--limit": "--top N",
+}
 
 
 class Suggesting(click.Group):
@@ -37,7 +47,24 @@ def no_option(error: click.NoSuchOption) -> str:
     context = error.ctx
     params = context.command.get_params(context) if context is not None else []
     options = [o for p in params for o in (*p.opts, *p.secondary_opts) if o.startswith("--")]
+    other = OPTIONS_ELSEWHERE.get(error.option_name, "")
+    if other.split(" ")[0] in options:
+        return f"{error.message} Did you mean {other}?"
     return f"{error.message} {_sentence(meant(error.option_name, options))}"
+
+
+def asked_of(group: click.Group, arguments: Sequence[str]) -> str:
+    """The command of a line, for errors that do not say which it was: an option at the end without its value."""
+    words, found, context = ["stepscope"], group, click.Context(group)
+    for word in arguments:
+        command = found.get_command(context, word) if word in found.list_commands(context) else None
+        if command is None:
+            break
+        words.append(word)
+        if not isinstance(command, click.Group):
+            break
+        found = command
+    return " ".join(words)
 
 
 def _sentence(text: str | None) -> str:

@@ -154,7 +154,9 @@ def _copied(url: str) -> str:
 
 
 def _meant(path: Path) -> str | None:
-    """The file beside it that has nearly this name."""
+    """The file beside it that has nearly this name; a number is none, and was to choose a step."""
+    if str(path).isdecimal():
+        return f"a step is chosen by --index {path}"
     try:
         there = [entry.name for entry in path.parent.iterdir() if not entry.name.startswith(".")]
     except OSError:
