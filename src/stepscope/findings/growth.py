@@ -48,7 +48,7 @@ def without_growth(case: Case, findings: list[Finding], look: Look) -> list[Find
     if not grown:
         return findings
     most_ns, most = max(grown, key=lambda pair: pair[0])
-    told = replace(
+    growth = replace(
         drift,
         evidence=f"{drift.evidence}; the step shown has {about(most_ns)} more of this than the first: {most.title} "
         f"[{most.id}]",
@@ -57,7 +57,7 @@ def without_growth(case: Case, findings: list[Finding], look: Look) -> list[Find
     )
     others = [f for f in findings if f is not drift and not any(f is g for _, g in grown)]
     left = [_smaller(f, f.recoverable_ns - ns) for ns, f in grown]
-    return [told, *others, *(f for f in left if f.recoverable_ns or f.stands_out)]
+    return [growth, *others, *(f for f in left if f.recoverable_ns or f.stands_out)]
 
 
 def _smaller(f: Finding, left: int) -> Finding:

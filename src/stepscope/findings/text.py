@@ -96,9 +96,9 @@ def _not_compute(case: Case) -> dict[str, float]:
     """Shares of the window, over all ranks, in which nothing computes; in per cent."""
 
     def parts(_: Profile, data: RankData, window: Window) -> tuple[int, int, int, int]:
-        found = partition(data, window.gpu_start_ns or 0, window.gpu_end_ns or 0)
-        spans = (found.comm_exposed, found.copy_exposed, found.idle)
-        return found.window_ns, *(s.length() for s in spans)  # type: ignore[return-value]
+        accounts = partition(data, window.gpu_start_ns or 0, window.gpu_end_ns or 0)
+        spans = (accounts.comm_exposed, accounts.copy_exposed, accounts.idle)
+        return accounts.window_ns, *(s.length() for s in spans)  # type: ignore[return-value]
 
     total, *lost = (sum(column) for column in zip(*case.each_rank(parts).values(), strict=True))
     names = ("exposed communication", "exposed copies", "idle")

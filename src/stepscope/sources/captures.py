@@ -23,18 +23,18 @@ def captures(sources: Sequence[Source]) -> dict[str, list[Source]]:
     """
     if len(sources) == 1:
         return {"": list(sources)}
-    found: dict[str, list[Source]] = {}
+    by_profiler: dict[str, list[Source]] = {}
     rest = []
     for source in sources:
         name = _profiler_of(source)
         if name is None:
             rest.append(source)
         else:
-            found.setdefault(name, []).append(source)
-    if len(found) < 2 or _other_ranks(*found.values()):
+            by_profiler.setdefault(name, []).append(source)
+    if len(by_profiler) < 2 or _other_ranks(*by_profiler.values()):
         return {"": list(sources)}
-    first, *others = (name for name in PROFILERS.values() if name in found)
-    return {first: [*found[first], *rest], **{name: found[name] for name in others}}
+    first, *others = (name for name in PROFILERS.values() if name in by_profiler)
+    return {first: [*by_profiler[first], *rest], **{name: by_profiler[name] for name in others}}
 
 
 def _profiler_of(source: Source) -> str | None:

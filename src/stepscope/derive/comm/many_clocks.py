@@ -83,8 +83,8 @@ class Equations(Struct, frozen=True, dict=True):
 
     def _by_clock(self, value: F64) -> F64:
         h = len(self.free)
-        found: F64 = np.stack([np.bincount(self.clock, value, h), np.bincount(self.clock, value * self.x, h)])
-        return found * self.free
+        sums: F64 = np.stack([np.bincount(self.clock, value, h), np.bincount(self.clock, value * self.x, h)])
+        return sums * self.free
 
     def _times(self, v: F64) -> F64:
         """The matrix times offsets and slopes."""
@@ -97,8 +97,8 @@ class Equations(Struct, frozen=True, dict=True):
         """The inverse of each clock's own entries, times offsets and slopes."""
         a, b, c = self._diagonal
         det = np.maximum(a * c - b * b, np.finfo(float).tiny)
-        found: F64 = np.stack([c * v[0] - b * v[1], a * v[1] - b * v[0]]) / det * self.free
-        return found
+        solved: F64 = np.stack([c * v[0] - b * v[1], a * v[1] - b * v[0]]) / det * self.free
+        return solved
 
 
 def _conjugate_gradients(times: Callable[[F64], F64], rhs: F64, start: F64, inverse: Callable[[F64], F64]) -> F64:

@@ -118,9 +118,9 @@ def _pipeline_pairs(sides: pl.DataFrame, members: tuple[int, ...], size: int) ->
         return None
     # Where calls were recorded they say the direction; a bare kernel is taken for one exchange each way.
     bare = sides.filter(pl.col("send").is_null())
-    told = sides.filter(pl.col("send").is_not_null())
+    with_direction = sides.filter(pl.col("send").is_not_null())
     both = [bare.with_columns(pl.lit(way).alias("send")) for way in (True, False)] if bare.height else []
-    ways = pl.concat([told, *both]).sort("rank", "launched_ns", "op", maintain_order=True)
+    ways = pl.concat([with_direction, *both]).sort("rank", "launched_ns", "op", maintain_order=True)
     other = {members[0]: 1, members[1]: 0}
     return ways.with_columns(
         pl.int_range(pl.len()).over("rank", "send").cast(pl.Int64).alias("seq"),

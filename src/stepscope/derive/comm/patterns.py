@@ -90,8 +90,8 @@ def in_data_parallel(ranks: list[RankData], ops: pl.DataFrame) -> pl.Series:
     reduces = pl.col("kind").is_in([ALL_REDUCE, REDUCE_SCATTER])
     gathers = (pl.col("kind") == ALL_GATHER) & reduces.any().over("rank", "communicator")
     use = pl.when(reduces).then(pl.lit(DP_GRADS)).when(gathers).then(pl.lit(DP_PARAMS)).alias("use")
-    told = bulk.select("rank", "op", use).unique(["rank", "op"], keep="first")
-    return ops.join(told, on=["rank", "op"], how="left", maintain_order="left")["use"]
+    uses = bulk.select("rank", "op", use).unique(["rank", "op"], keep="first")
+    return ops.join(uses, on=["rank", "op"], how="left", maintain_order="left")["use"]
 
 
 def _serve(purposes: dict[int, str], ops: I64, purpose: str) -> None:

@@ -27,8 +27,8 @@ _RANGE, _STAGE = "range", "stage "
 
 def purpose_of(profile: Profile, data: RankData, ops: I64) -> pl.Series:
     """Purpose of each communication op: `ep_a2a`, `cp_ring`, `ep_meta`, `pp_p2p`, a group's axis, or `unknown`."""
-    known = part(data, _purposes)
-    return known["purpose"].gather(np.searchsorted(known["op"].to_numpy(), ops))
+    purposes = part(data, _purposes)
+    return purposes["purpose"].gather(np.searchsorted(purposes["op"].to_numpy(), ops))
 
 
 def _purposes(ranks: list[RankData]) -> pl.DataFrame:
@@ -38,11 +38,11 @@ def _purposes(ranks: list[RankData]) -> pl.DataFrame:
     by_group, by_operation = _by_link(ranks, ops)
     by_range = pl.concat([_by_range(profile, data, mine) for data, mine in rows])
     by_use = pl.concat([by_pattern(data, mine) for data, mine in rows])
-    told = [by_range, by_group, _by_library(profile, ops["name"].to_numpy()), by_use, by_operation]
+    by_evidence = [by_range, by_group, _by_library(profile, ops["name"].to_numpy()), by_use, by_operation]
     if (parallel := by_group == PURPOSE_OF["dp"]).any():
         # A group that is called data-parallel serves gradients or parameters: what is done in it says which.
-        told.insert(1, pl.select(pl.when(parallel).then(in_data_parallel(ranks, ops))).to_series())
-    return ops.select("rank", "op", pl.coalesce(*told, pl.lit(UNKNOWN)).alias("purpose"))
+        by_evidence.insert(1, pl.select(pl.when(parallel).then(in_data_parallel(ranks, ops))).to_series())
+    return ops.select("rank", "op", pl.coalesce(*by_evidence, pl.lit(UNKNOWN)).alias("purpose"))
 
 
 def unanimous(purposes: pl.Series) -> str:
@@ -118,8 +118,8 @@ def _by_link(ranks: list[RankData], ops: pl.DataFrame) -> tuple[pl.Series, pl.Se
     )
     by_op = links.unique(["rank", "op"], keep="first").join(of_group, on=["rank", "communicator"])
     by_op = by_op.select("rank", "op", "by_name", by_operation.alias("by_operation"))
-    found = ops.join(by_op, on=["rank", "op"], how="left", maintain_order="left")
-    return found["by_name"], found["by_operation"]
+    joined = ops.join(by_op, on=["rank", "op"], how="left", maintain_order="left")
+    return joined["by_name"], joined["by_operation"]
 
 
 def _by_library(profile: Profile, ids: npt.NDArray[np.uint32]) -> pl.Series:

@@ -19,9 +19,9 @@ def table_of(a: Across) -> pl.DataFrame:
     alone = pl.Series(a.count < 2)
     label = {c: comm.label for c, comm in a.matched.communicators.items()}
     members = {c: ranks_text(comm.members) for c, comm in a.matched.communicators.items()}
-    known = axes_of(a.matched.communicators, a.meetings, a.ranks)
-    axes = {c: axis.name for c, axis in known.items()}
-    told = {c: axis.name for c, axis in known.items() if axis.known_by in ("labels", "name")}
+    axis_of = axes_of(a.matched.communicators, a.meetings, a.ranks)
+    axes = {c: axis.name for c, axis in axis_of.items()}
+    stated = {c: axis.name for c, axis in axis_of.items() if axis.known_by in ("labels", "name")}
     waits = a.count * a.last - np.add.reduceat(a.start, a.first)
     n = pl.col("size").cast(pl.Float64)
     only = pl.lit(alone)
@@ -41,7 +41,7 @@ def table_of(a: Across) -> pl.DataFrame:
         pl.col("kind").alias("op"),
         # What labels or the name say is the group's axis, as in `mesh`; of other groups each op may serve another.
         pl.coalesce(
-            pl.col("communicator").replace_strict(told, default=None, return_dtype=pl.String),
+            pl.col("communicator").replace_strict(stated, default=None, return_dtype=pl.String),
             pl.col("purpose").replace_strict(AXIS_OF, default=None, return_dtype=pl.String),
             pl.col("communicator").replace_strict(axes, default=None, return_dtype=pl.String),
         ).alias("axis"),

@@ -119,18 +119,18 @@ def of_family(data: RankData, *wanted: Family) -> Mask:
 
 def _of_family(data: RankData, wanted: tuple[Family, ...]) -> Mask:
     by_call = families(data)
-    found: Mask = by_call == wanted[0]
+    wanted_calls: Mask = by_call == wanted[0]
     for family in wanted[1:]:
-        found |= by_call == family
-    return found
+        wanted_calls |= by_call == family
+    return wanted_calls
 
 
 def families_of_names(names: pl.Series) -> I8:
     """The `Family` of each name."""
-    found = np.full(len(names), Family.OTHER, np.int8)
+    family_of = np.full(len(names), Family.OTHER, np.int8)
     calls = names.str.contains(_CALL).to_numpy().nonzero()[0]  # the rest of the string table are kernels and ranges
-    found[calls] = [_family(text) for text in names.gather(calls).to_list()]
-    return found
+    family_of[calls] = [_family(text) for text in names.gather(calls).to_list()]
+    return family_of
 
 
 @cache

@@ -186,13 +186,13 @@ class RankData(RankRanges):
     @cached_property
     def _every_enclosing(self) -> I32:
         """The same of all ops: worked out where a question asks about most of them, since others will."""
-        found = np.full(len(self.start), NONE, dtype=np.int32)
+        enclosing = np.full(len(self.start), NONE, dtype=np.int32)
         ops, at = self.by_launch  # in time order: moments are looked up in one go, not one by one
-        found[ops] = self.range_at(self.calls["tid"].to_numpy()[self.launch[ops]].astype(np.int64), at)
+        enclosing[ops] = self.range_at(self.calls["tid"].to_numpy()[self.launch[ops]].astype(np.int64), at)
         if self.unlinked:
             loose = np.flatnonzero(self.launch == NONE)
-            found[loose] = self._enclosing(loose)
-        return found
+            enclosing[loose] = self._enclosing(loose)
+        return enclosing
 
     def _enclosing(self, ops: I64) -> I64:
         linked = self.launch[ops] != NONE

@@ -95,11 +95,11 @@ def recorded(data: RankData) -> Recorded:
 
 
 def _recorded(data: RankData) -> Recorded:
-    known = len(data.launch) - data.unlinked
+    linked = len(data.launch) - data.unlinked
     early = int(np.count_nonzero(data.start < data.launched_at - EARLY.ns))  # launched when it starts, where unknown
     named = (int(np.count_nonzero(data.is_kernel)), _unnamed(data))
     if data.calls.height == 0 or len(data.start) == 0:
-        return Recorded(known, early, 0, 0, 0, 0, *named)
+        return Recorded(linked, early, 0, 0, 0, 0, *named)
     there = _marked(data.launch, data.calls.height)
     start = data.calls["start_ns"].to_numpy()
     family = families(data)
@@ -114,7 +114,7 @@ def _recorded(data: RankData) -> Recorded:
     missing = missing[~union(begun, ended).contains(start[missing])]
     at_end = int((start[missing] > _last_done(data)).sum()) if len(missing) else 0
     must = int(np.count_nonzero(launches & there)) + len(missing)
-    return Recorded(known, early, must, len(missing) - at_end, at_end, shared, *named)
+    return Recorded(linked, early, must, len(missing) - at_end, at_end, shared, *named)
 
 
 def _marked(rows: I64, height: int) -> Mask:

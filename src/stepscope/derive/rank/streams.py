@@ -86,8 +86,8 @@ def overlapping(data: RankData) -> tuple[I64, I64]:
     launch = data.ops["correlation"].fill_null(0).to_numpy()[order]
     other = (of[1:] == of[:-1]) & (launch[1:] != launch[:-1]) & (launch[1:] != 0) & (launch[:-1] != 0)
     early[1:] = np.where(other, np.minimum(end[:-1], end[1:]) - start[1:], 0)
-    found = early > ROUNDING_NS
-    return order[found], early[found]
+    overlapping = early > ROUNDING_NS
+    return order[overlapping], early[overlapping]
 
 
 def _streams(data: RankData) -> Streams:

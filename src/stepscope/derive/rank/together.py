@@ -35,10 +35,10 @@ def _part(data: RankData, function: Derived) -> pl.DataFrame:
     ranks = _neighbours(data)
     table = function(ranks)
     cuts = np.searchsorted(table["rank"].to_numpy(), [*(other.rank for other in ranks), ranks[-1].rank + 1])
-    found = [table[first:last] for first, last in pairwise(cuts.tolist())]
-    for other, mine in zip(ranks, found, strict=True):
+    tables = [table[first:last] for first, last in pairwise(cuts.tolist())]
+    for other, mine in zip(ranks, tables, strict=True):
         other.keep(mine, _part, function)
-    return found[ranks.index(data)]
+    return tables[ranks.index(data)]
 
 
 def _neighbours(data: RankData) -> list[RankData]:

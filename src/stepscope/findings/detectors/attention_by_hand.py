@@ -106,8 +106,8 @@ def claim(sequence: Sequence, free: Mask) -> F64:
     mine &= ~spelled[softmaxes] | (sequence.phase[before] == sequence.phase[after])  # else it may be a loss
     rows = np.where(spelled[softmaxes], scores / USUAL_LENGTH.value, _rows(sequence, softmaxes))[mine]
     masked = _masked(sequence, before[mine], softmaxes[mine], scores[mine])
-    found = zip(*(v.tolist() for v in (softmaxes[mine], place[mine], scores[mine], rows, masked)), strict=True)
-    for at, where, all_scores, all_rows, causal in found:
+    softmaxes_of = zip(*(v.tolist() for v in (softmaxes[mine], place[mine], scores[mine], rows, masked)), strict=True)
+    for at, where, all_scores, all_rows, causal in softmaxes_of:
         if np.isnan(left[at]):
             _mark(sequence, device, landmarks, product, at, where, all_scores, all_rows, left, causal=causal)
     return left

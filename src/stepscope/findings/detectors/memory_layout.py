@@ -76,8 +76,8 @@ def _needed(stretch: I64, strided: Mask, norms: Mask) -> Mask:
     for side in (-1, 0):
         place = np.searchsorted(copies, np.flatnonzero(norms)) + side
         inside = (place >= 0) & (place < len(copies))
-        found = copies[place[inside]]
-        needed[found[stretch[found] == stretch[np.flatnonzero(norms)[inside]]]] = True
+        beside = copies[place[inside]]
+        needed[beside[stretch[beside] == stretch[np.flatnonzero(norms)[inside]]]] = True
     return needed
 
 

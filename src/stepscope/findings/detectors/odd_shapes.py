@@ -150,9 +150,9 @@ def _tile(name: str) -> int:
 @cache
 def _measured(alignment: int, precision: str) -> float:
     """The time of products that fit, as a part of that of unaligned ones of the same size."""
-    known = "tf32" if precision == "tf32" else "bf16"
+    reference = "tf32" if precision == "tf32" else "bf16"
     odd = {1: "4097", 2: "4098", 4: "4100"}.get(alignment, "4100")
-    return _rate("unaligned", known, odd) / _rate("product", known, "4096")
+    return _rate("unaligned", reference, odd) / _rate("product", reference, "4096")
 
 
 def _rate(op: str, precision: str, columns: str) -> float:
@@ -178,8 +178,10 @@ def _does(case: Case, rank: int) -> tuple[bool, list[str]]:
     """Whether products are among them, and what others do."""
     data, ops = case.data_of(rank), wastes(case, ID)[rank].ops
     products = kernels(data, ops).are(Role.PRODUCT)
-    said = ((_PADDED, "pad channels around convolutions"), (_MOMENTS, "read rows twice for a layer norm"))
-    return bool(products.any()), [words for name, words in said if data.profile.names_with(name)[data.name[ops]].any()]
+    reasons = ((_PADDED, "pad channels around convolutions"), (_MOMENTS, "read rows twice for a layer norm"))
+    return bool(products.any()), [
+        words for name, words in reasons if data.profile.names_with(name)[data.name[ops]].any()
+    ]
 
 
 remedy, detect = claimed(ID, _worded)

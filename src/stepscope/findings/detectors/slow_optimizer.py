@@ -46,8 +46,8 @@ def claim(sequence: Sequence, free: Mask) -> F64:
         return left
     good = _bytes(sequence, at) / (share * bandwidth(device).value)
     took = float(sequence.ns[at].sum())
-    told = float(sequence.ns[at[~np.isnan(sequence.sizes.elements[at])]].sum())
-    if good and 2 * told > took:  # else too few kernels say how many parameters there are
+    sized = float(sequence.ns[at[~np.isnan(sequence.sizes.elements[at])]].sum())
+    if good and 2 * sized > took:  # else too few kernels say how many parameters there are
         left[at] = min(1.0, good / max(took, 1.0))
     return left
 

@@ -24,7 +24,7 @@ ID = "step-kinds"
 
 
 def detect(case: Case) -> list[Finding]:
-    found = [
+    kinds = [
         episode_finding(
             case,
             e,
@@ -35,7 +35,7 @@ def detect(case: Case) -> list[Finding]:
         )
         for e in (_unprofiled(case, e) for e in case.episodes if e.cause == "work")
     ]
-    return [replace(f, bound=True, low_ns=None, high_ns=None) for f in found]
+    return [replace(f, bound=True, low_ns=None, high_ns=None) for f in kinds]
 
 
 def _unprofiled(case: Case, e: Episode) -> Episode:

@@ -66,9 +66,9 @@ def _fused_ns(sequence: Sequence, at: I64, group: I64) -> F64:
     """By chain: what one kernel would take."""
     count = int(group.max()) + 1
     elements = sequence.elements[at]
-    told = sequence.by_grid[at] & ~np.isnan(sequence.sizes.elements[at])
-    moved = np.where(told, sequence.sizes.bytes[at], 0.0)
-    rate = _sum(group, moved, count) / np.maximum(_sum(group, np.where(told, sequence.ns[at], 0), count), 1.0)
+    by_grid = sequence.by_grid[at] & ~np.isnan(sequence.sizes.elements[at])
+    moved = np.where(by_grid, sequence.sizes.bytes[at], 0.0)
+    rate = _sum(group, moved, count) / np.maximum(_sum(group, np.where(by_grid, sequence.ns[at], 0), count), 1.0)
     item, tensors = _items(sequence, at)
     first, last = _ends(group, at, count)
     size = np.zeros(count)
@@ -79,7 +79,7 @@ def _fused_ns(sequence: Sequence, at: I64, group: I64) -> F64:
     passes = 1.0 + reduces + 2.0 * joins + back * (1.0 + reduces)
     good = size * (passes * item[first] + item[last]) * _tensors(sequence, at, group) / np.maximum(rate, 1e-9)
     quickest = np.full(count, np.inf)
-    np.minimum.at(quickest, group, np.where(told, sequence.ns[at], np.inf))
+    np.minimum.at(quickest, group, np.where(by_grid, sequence.ns[at], np.inf))
     return np.where(rate > 0, np.maximum(good, np.where(np.isinf(quickest), 0.0, quickest)), np.inf)
 
 

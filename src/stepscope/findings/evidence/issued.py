@@ -182,14 +182,14 @@ def _inline(
     by_itself = waits.filter(pl.col("by") == pl.col("of"))
     if by_itself.height == 0:
         return np.empty(0, np.int64)
-    told = by_itself["op"].to_numpy()
+    waited = by_itself["op"].to_numpy()
     comm = window.ops[data.role[window.ops] == COMM]
     comm = comm[np.isin(data.stream[comm], computing)]
     until = by_itself.group_by("of").agg(pl.col("start_ns").max())
     last = dict(until.iter_rows())
     end = np.array([last.get(int(s), NONE) for s in data.stream[comm].tolist()], dtype=np.int64)
     grads = comm[gradient[comm] & (data.launched_at[comm] < end)]
-    inline: I64 = np.union1d(told, grads).astype(np.int64)
+    inline: I64 = np.union1d(waited, grads).astype(np.int64)
     return inline
 
 

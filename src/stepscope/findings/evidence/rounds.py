@@ -83,12 +83,12 @@ def _rounds(profile: Profile, data: RankData, window: Window) -> Rounds | None:
         return None
     compute = window.ops[data.role[window.ops] == COMPUTE]
     compute = compute[np.argsort(data.launched_at[compute], kind="stable")]
-    told = [
+    rounds = [
         found
         for table in reductions.partition_by("communicator", "kind", maintain_order=True)
         if (found := _repeated(data, table, compute)) is not None
     ]
-    return max(told, key=lambda of: of.bytes, default=None)
+    return max(rounds, key=lambda of: of.bytes, default=None)
 
 
 def _repeated(data: RankData, table: pl.DataFrame, compute: I64) -> Rounds | None:

@@ -59,21 +59,21 @@ def _steps(run: Run) -> list[tuple[str, float]]:
     kinds, steps = run.kinds, len(run.label)
     assert kinds is not None, "only asked of steps"
     usual = kinds.kinds[0].usual_ns
-    told = []
+    costs = []
     for kind in kinds.kinds[1:]:
         more = (kind.usual_ns - usual) * len(kind.steps)
         every = f"every {kind.every} steps" if kind.every else f"{len(kind.steps)} of {steps} steps"
         text = f"{every} one takes {about(kind.usual_ns)} instead of {about(usual)} ({about(more / steps)} a step)"
-        told.append((text if kind.every else text.replace("one takes", "take"), more))
+        costs.append((text if kind.every else text.replace("one takes", "take"), more))
     if count := int(kinds.spike.sum()):
         more = float(kinds.excess[kinds.spike].sum())
         text = f"{several(count, 'step')} of {steps} {'is a spike' if count == 1 else 'are spikes'}, "
-        told.append((f"{text}{about(more / count)} longer than usual ({about(more / steps)} a step)", more))
+        costs.append((f"{text}{about(more / count)} longer than usual ({about(more / steps)} a step)", more))
     if kinds.drift is not None:
         way = "grows" if kinds.drift.change_ns > 0 else "shrinks"
         text = f"the step {way} by {about(abs(kinds.drift.change_ns))} over the run"
-        told.append((text, abs(kinds.drift.change_ns) * steps / 2))
-    return told
+        costs.append((text, abs(kinds.drift.change_ns) * steps / 2))
+    return costs
 
 
 def _between(run: Run, between: float) -> tuple[str, float]:
@@ -108,16 +108,16 @@ def _before_the_steps(run: Run) -> list[Note]:
 
 def _startup(case: Case, run: Run) -> list[Note]:
     """Start-up within a capture without steps: its share of the window, and what it is."""
-    found: list[tuple[RankRun, Spans]] = []
+    startups: list[tuple[RankRun, Spans]] = []
     for r in run.ranks:
         window = case.windows.get(r.data.rank)
         if window is not None and window.gpu_start_ns is not None and window.gpu_end_ns is not None:
-            found.append((r, intersect(r.startup, Spans.of(window.gpu_start_ns, window.gpu_end_ns))))
-    inside = sum(spans.length() for _, spans in found)
-    whole = sum(case.windows[r.data.rank].gpu_ns for r, _ in found)
+            startups.append((r, intersect(r.startup, Spans.of(window.gpu_start_ns, window.gpu_end_ns))))
+    inside = sum(spans.length() for _, spans in startups)
+    whole = sum(case.windows[r.data.rank].gpu_ns for r, _ in startups)
     if not whole or inside < STARTS_UP.share * whole:
         return []
-    rank, spans = max(found, key=lambda item: item[1].length())
+    rank, spans = max(startups, key=lambda item: item[1].length())
     if not loads(rank.data, spans):
         return []
     parts = contents(rank.data, spans)
@@ -150,10 +150,10 @@ def other_steps_notes(case: Case) -> list[Note]:
 
 def _all_steps(_: Profile, data: RankData, window: Window) -> tuple[int, float, int, int] | None:
     """The step that is shown, the mean of those that were recorded whole, and how long these compute, of how long."""
-    steps, known = (periods(data), samples(data)) if window.kind == "step" else (None, None)
-    if steps is None or known is None or known.counted.sum() < 2:
+    steps, sampled = (periods(data), samples(data)) if window.kind == "step" else (None, None)
+    if steps is None or sampled is None or sampled.counted.sum() < 2:
         return None
-    start, end = steps.gpu[:-1][known.counted], steps.gpu[1:][known.counted]
+    start, end = steps.gpu[:-1][sampled.counted], steps.gpu[1:][sampled.counted]
     computing = covered(start, end, partition(data, int(steps.gpu[0]), int(steps.gpu[-1])).compute)
     length = int((end - start).sum())
     return window.gpu_ns, length / len(start), int(computing.sum()), length

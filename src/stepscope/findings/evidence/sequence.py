@@ -100,11 +100,11 @@ class Sequence(Struct, frozen=True, dict=True):
     def elements(self) -> F64:
         """Of each kernel; where its launch does not say (reductions, copies), those of what it works on: its neighbour
         in the segment. NaN for small tensors, and where nothing tells."""
-        known = np.where(self.sizes.elements >= SMALL_TENSOR.value, self.sizes.elements, np.nan)
+        elements = np.where(self.sizes.elements >= SMALL_TENSOR.value, self.sizes.elements, np.nan)
         open_ = np.isnan(self.sizes.elements) & self.kinds.are(Role.REDUCTION, Role.COPY, Role.RANDOM)
-        filled = _carried(known, self.segment)
-        filled = np.where(np.isnan(filled), _carried(known[::-1], self.segment[::-1])[::-1], filled)
-        return np.where(open_, filled, known)
+        filled = _carried(elements, self.segment)
+        filled = np.where(np.isnan(filled), _carried(elements[::-1], self.segment[::-1])[::-1], filled)
+        return np.where(open_, filled, elements)
 
     @cached_property
     def size_class(self) -> I64:

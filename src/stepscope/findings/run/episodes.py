@@ -114,8 +114,8 @@ def _episodes_of(profile: Profile) -> list[Episode]:
     if run.kinds is None or len(run.label) < 2:
         return []
     single = [*_kinds(run), *_spikes(run), *_between(run)]
-    told = (_of_program(profile, run, e) for e in _together(run, single))
-    return sorted(told, key=lambda e: -e.per_step_ns)
+    episodes = (_of_program(profile, run, e) for e in _together(run, single))
+    return sorted(episodes, key=lambda e: -e.per_step_ns)
 
 
 def mean_step(profile: Profile) -> float | None:
@@ -297,8 +297,8 @@ def _of_program(profile: Profile, run: Run, e: Episode) -> Episode:
     """With what the program's other steps tell of it."""
     if e.between:
         return e
-    known = outside(profile, run, e.rows, e.every)
-    return replace(e, every=known.every, plain=known.plain)
+    elsewhere = outside(profile, run, e.rows, e.every)
+    return replace(e, every=elsewhere.every, plain=elsewhere.plain)
 
 
 def names_elsewhere(data: RankData, k: int) -> frozenset[int]:

@@ -53,10 +53,10 @@ def _growing(profile: Profile) -> Growing | None:
         return None
     usual = run.kinds.kinds[0].steps
     calm = np.sort(usual[~run.kinds.spike[usual]])
-    found = [(r, drift) for r in run.ranks if (drift := _of_rank(run, r, calm)) is not None and drift.change_ns > 0]
-    if not found:
+    growing = [(r, drift) for r in run.ranks if (drift := _of_rank(run, r, calm)) is not None and drift.change_ns > 0]
+    if not growing:
         return None
-    rank, drift = max(found, key=lambda item: (item[1].change_ns, -item[0].data.rank))
+    rank, drift = max(growing, key=lambda item: (item[1].change_ns, -item[0].data.rank))
     labels = run.label[int(calm[0])], run.label[int(calm[-1])]
     return Growing(rank, drift, steps_before(profile, run) if _some_grow(rank, *labels) else 0)
 

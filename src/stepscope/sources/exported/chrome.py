@@ -57,9 +57,9 @@ def _table(events: pl.DataFrame, table: str, header: Header) -> pl.DataFrame:
     ]
     if ends(table):
         columns.append((start + (pl.col("dur") * 1000).round().cast(pl.Int64) + header.origin_ns).alias("end_ns"))
-    told = pl.col("args").struct
+    args = pl.col("args").struct
     for column in arguments(table):
-        of = pl.col("device") if table == "counters" and column.name == "device" else told.field(column.name)
+        of = pl.col("device") if table == "counters" and column.name == "device" else args.field(column.name)
         columns.append(of.alias(column.name))
     return events.select(columns).drop_nulls("proc")
 

@@ -165,11 +165,11 @@ def _with_lost(columns: dict[str, I64], dump: Dump, signature: int, stack: int) 
     if not added:
         return columns
     groups, sequence, states = (np.array(values, np.int64) for values in zip(*added, strict=True))
-    known = {"group": groups, "collective_seq_id": sequence, "state": states}
-    known |= {"signature": np.full(len(added), signature), "stack": np.full(len(added), stack)}
-    known["p2p"] = known["hosted"] = np.zeros(len(added), np.int64)
+    recorded = {"group": groups, "collective_seq_id": sequence, "state": states}
+    recorded |= {"signature": np.full(len(added), signature), "stack": np.full(len(added), stack)}
+    recorded["p2p"] = recorded["hosted"] = np.zeros(len(added), np.int64)
     nothing = np.full(len(added), NONE)
-    return {key: np.concatenate([known.get(key, nothing), column]) for key, column in columns.items()}
+    return {key: np.concatenate([recorded.get(key, nothing), column]) for key, column in columns.items()}
 
 
 def _calls(columns: list[dict[str, I64]], signatures: list[Signature]) -> Calls:

@@ -80,14 +80,14 @@ class Collector:
 
     def _kinds_of(self, events: list[Event]) -> NDArray[np.uint8]:
         if isinstance(events[0], Event):
-            found = map(self._kinds.__getitem__, map(_phase_and_category, events))
+            kinds = map(self._kinds.__getitem__, map(_phase_and_category, events))
         else:
-            found = map(tagged.KINDS.__getitem__, map(type, events))
-        return np.fromiter(found, np.uint8, len(events))
+            kinds = map(tagged.KINDS.__getitem__, map(type, events))
+        return np.fromiter(kinds, np.uint8, len(events))
 
     def tables(self) -> dict[str, pl.DataFrame]:
         """All rows by table, in file order within each kind of event; tables without rows are left out."""
-        found = {
+        frames_of = {
             "ops": [gpu.finish(f, _lower(kind)) for kind, f in self._joined(*_OPS)],
             "calls": [host.finish_calls(f, _lower(kind)) for kind, f in self._joined(Kind.RUNTIME, Kind.DRIVER)],
             "ranges": [host.finish_ranges(f) for _, f in self._joined(Kind.RANGE)],
@@ -97,7 +97,7 @@ class Collector:
             "allocations": [samples.finish_allocations(f) for _, f in self._joined("allocations")],
             MARKS: [f for _, f in self._joined(MARKS)],
         }
-        tables = {name: _concat(frames) for name, frames in found.items() if frames}
+        tables = {name: _concat(frames) for name, frames in frames_of.items() if frames}
         syncs = dict(self._joined(Kind.SYNC, Kind.EVENT_RECORD))
         if syncs:
             tables["syncs"] = samples.finish_syncs(
@@ -105,9 +105,9 @@ class Collector:
             )
         for _, arrows in self._joined("graph edges"):
             idle = dict(self._joined(Kind.IDLE_NODE)).get(Kind.IDLE_NODE)
-            tables["ops"], told = graph_edges.edges_of(arrows, tables["ops"], idle)
-            if told is not None:
-                tables["dependencies"] = gpu.finish_dependencies(told, tables["ops"])
+            tables["ops"], edges = graph_edges.edges_of(arrows, tables["ops"], idle)
+            if edges is not None:
+                tables["dependencies"] = gpu.finish_dependencies(edges, tables["ops"])
         for _, waits in self._joined("dependencies"):
             tables["dependencies"] = gpu.finish_dependencies(waits, tables["ops"])
         return tables

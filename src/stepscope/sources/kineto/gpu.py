@@ -127,8 +127,8 @@ def dependencies(rows: Rows) -> pl.DataFrame | None:
     if not any(waits):
         return None
     after = pl.Series(waits, dtype=pl.List(pl.Int64))
-    told = pl.DataFrame({**rows.base(), "op_id": rows.arg("op_id"), "after_id": after})
-    return told.drop("end_ns").explode("after_id").drop_nulls(["op_id", "after_id"])
+    lists = pl.DataFrame({**rows.base(), "op_id": rows.arg("op_id"), "after_id": after})
+    return lists.drop("end_ns").explode("after_id").drop_nulls(["op_id", "after_id"])
 
 
 def finish_dependencies(frame: pl.DataFrame, ops: pl.DataFrame) -> pl.DataFrame:
@@ -136,8 +136,8 @@ def finish_dependencies(frame: pl.DataFrame, ops: pl.DataFrame) -> pl.DataFrame:
     who = [PID, RANK]
     nodes = ops.select(*who, "op_id", "correlation", pl.col("graph_node").is_not_null().alias("node"))
     for end in ("op_id", "after_id"):
-        told = nodes.rename({"op_id": end, "correlation": f"launch_{end}", "node": f"node_{end}"})
-        frame = frame.join(told, on=[*who, end], how="left", nulls_equal=True, maintain_order="left")
+        launches = nodes.rename({"op_id": end, "correlation": f"launch_{end}", "node": f"node_{end}"})
+        frame = frame.join(launches, on=[*who, end], how="left", nulls_equal=True, maintain_order="left")
     graph = pl.col("node_op_id") & pl.col("node_after_id") & (pl.col("launch_op_id") == pl.col("launch_after_id"))
     kind = pl.when(graph.fill_null(False)).then(pl.lit("graph")).otherwise(pl.lit("other")).cast(DEPENDENCY_KIND)
     return frame.select("start_ns", *who, "op_id", "after_id", kind.alias("kind"))

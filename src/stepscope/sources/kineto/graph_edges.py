@@ -89,12 +89,12 @@ def edges_of(
         return ops, None
     numbered = ops.with_columns(pl.Series("op_id", np.arange(1, ops.height + 1)))
     place = nodes["place"].cast(pl.Int64).fill_null(-1).to_numpy()
-    told = (
+    edges = (
         nodes[row]
         .select("start_ns", PID, RANK)
         .with_columns(pl.Series("op_id", place[row] + 1), pl.Series("after_id", place[after] + 1))
     )
-    return numbered, told
+    return numbered, edges
 
 
 def _columns(lane: str) -> list[pl.Expr]:

@@ -30,20 +30,20 @@ def counters(rows: Rows, text: bytes, names: Names) -> pl.DataFrame:
     base = pl.DataFrame(rows.base()).drop("end_ns")
     # `args` of a counter may hold any key, so these (rare) chunks are decoded a second time, with all keys.
     samples = [s for s in decode_samples(text) if s.ph == "C"]
-    found: list[tuple[int, str, float]] = []
+    values: list[tuple[int, str, float]] = []
     for row, sample in enumerate(samples[: base.height]):
         series = {k: v for k, v in (sample.args or {}).items() if _is_number(v) and k not in ("device", "rank")}
         for key, value in series.items():
-            found.append(
+            values.append(
                 (row, sample.name if key in ("", "value", sample.name) else f"{sample.name} {key}", float(value))
             )
-    index = [row for row, _, _ in found]
+    index = [row for row, _, _ in values]
     # torch's CUPTI backend says the device in place of a process: `GPU 0 Counters`.
     of_gpu = pl.Series([e.pid if isinstance(e.pid, str) else None for e in rows.events], dtype=pl.String)
     device = pl.select(pl.coalesce(rows.small("device"), of_gpu.str.extract(_GPU).cast(pl.Int32, strict=False)))
     return base.with_columns(device.to_series().alias("device"))[index].with_columns(
-        pl.Series("name", names.ids([name for _, name, _ in found])),
-        pl.Series("value", [value for _, _, value in found], dtype=pl.Float64),
+        pl.Series("name", names.ids([name for _, name, _ in values])),
+        pl.Series("value", [value for _, _, value in values], dtype=pl.Float64),
     )
 
 

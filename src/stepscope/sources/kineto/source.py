@@ -140,9 +140,9 @@ class _Trace:
             tables[name] = frame
         marks = tables.pop(MARKS, None)
         if "comms" in tables:
-            found = comms.finish(tables["comms"], marks, info.get("pg_config"), dict(enumerate(self._found.ranks)))
-            self._world = comms.world_sizes(found)
-            tables["comms"] = comms.numbered(found, collector.names)
+            calls = comms.finish(tables["comms"], marks, info.get("pg_config"), dict(enumerate(self._found.ranks)))
+            self._world = comms.world_sizes(calls)
+            tables["comms"] = comms.numbered(calls, collector.names)
         return {name: canonical(frame, name) for name, frame in tables.items() if frame.height}
 
     def _note(self, chunks: EventChunks, collector: Collector) -> None:

@@ -154,18 +154,18 @@ class _Cells:
         if (header > 127).any() or (header <= columns).any():
             raise NotPlain("rows of other columns")
         value = at + header
-        found: dict[int, tuple[I64, Mask | None]] = {}
+        columns_at: dict[int, tuple[I64, Mask | None]] = {}
         for place in range(columns):
             kind = self._at(at + (place + 1))
             width = _WIDTH.take(kind)
             if width.min() < 0:
                 raise NotPlain("values that are not integers")
             if place in wanted:
-                found[place] = self._integers(kind, width, value)
+                columns_at[place] = self._integers(kind, width, value)
             value = value + width
         if (value > end).any():
             raise NotPlain("a value outside of its row")
-        return Rows(rowid, [found[place] for place in wanted])
+        return Rows(rowid, [columns_at[place] for place in wanted])
 
     def _at(self, places: I64) -> U8:
         """The bytes there. Places of damaged cells may lie anywhere: what is read there is not used."""

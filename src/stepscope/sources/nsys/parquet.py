@@ -73,17 +73,17 @@ class ParquetTables:
         there = self.columns(table)
         if not there or (only and only[0] not in there):
             return each(no_rows(fields)) if each else no_rows(fields)
-        found = {alias: name for alias, f in fields.items() if (name := f.find(there)) is not None}
+        column_of = {alias: name for alias, f in fields.items() if (name := f.find(there)) is not None}
         keep = only[0] if only else None
-        frame = self._read(table, list(dict.fromkeys([*found.values(), *([keep] if keep else [])])))
+        frame = self._read(table, list(dict.fromkeys([*column_of.values(), *([keep] if keep else [])])))
         if only:
             frame = frame.filter(_raw(frame[only[0]], "int").is_in(list(only[1])))
-        columns = {alias: _raw(frame[name], fields[alias].kind).alias(alias) for alias, name in found.items()}
-        for alias, name in found.items():
+        columns = {alias: _raw(frame[name], fields[alias].kind).alias(alias) for alias, name in column_of.items()}
+        for alias, name in column_of.items():
             if fields[alias].kind != "bytes" and (lost := columns[alias].null_count() - frame[name].null_count()):
                 self.unread[table, name] = max(lost, self.unread.get((table, name), 0))
         frame = frame.select(
-            columns[alias] if alias in found else f.missing().alias(alias) for alias, f in fields.items()
+            columns[alias] if alias in column_of else f.missing().alias(alias) for alias, f in fields.items()
         )
         return each(frame) if each else frame
 

@@ -132,9 +132,9 @@ class PipelineLog:
 
 def _ranks(log: Log) -> dict[Process, int]:
     """Rank of every process; those that only have a role get the next free numbers, the leader first."""
-    found = dict.fromkeys([who for who, _, _ in log.stamps] + [t.process for t in log.timers])
-    ranks: dict[Process, int] = {who: who for who in found if isinstance(who, int)}
-    for role in sorted((who for who in found if isinstance(who, str)), key=lambda who: (who != LEADER, who)):
+    processes = dict.fromkeys([who for who, _, _ in log.stamps] + [t.process for t in log.timers])
+    ranks: dict[Process, int] = {who: who for who in processes if isinstance(who, int)}
+    for role in sorted((who for who in processes if isinstance(who, str)), key=lambda who: (who != LEADER, who)):
         ranks[role] = max([0, *ranks.values()]) + 1
     return dict(sorted(ranks.items(), key=lambda item: item[1]))
 
