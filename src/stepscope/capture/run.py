@@ -77,7 +77,7 @@ def capture(spec: Spec, job: Allocation | None, export: Export, show: Show | Non
     part = spec.out.absolute().with_name(f".{spec.out.name}.part")
     with alone(part, spec.out):
         try:
-            captures = [_one(spec, backend, part, job, export, show) for backend in spec.backends]
+            found = [_one(spec, backend, part, job, export, show) for backend in spec.backends]
             if spec.out.is_dir():
                 shutil.rmtree(spec.out)
             part.replace(spec.out)
@@ -91,7 +91,7 @@ def capture(spec: Spec, job: Allocation | None, export: Export, show: Show | Non
         final = folders(spec)
         return [
             Captured(c.backend, final[c.backend], tuple(final[c.backend] / f for f in c.relative), c.manifest)
-            for c in captures
+            for c in found
         ]
 
 
@@ -152,10 +152,10 @@ def _follow(
     full_at: list[float] = []
 
     log.touch()
-    output = log.open("r", encoding="utf-8", errors="replace") if show is not None else None
+    said = log.open("r", encoding="utf-8", errors="replace") if show is not None else None
 
     def tell() -> None:
-        if output is not None and show is not None and (text := output.read()):
+        if said is not None and show is not None and (text := said.read()):
             show(text)
 
     def tick() -> bool:
@@ -180,8 +180,8 @@ def _follow(
     finally:
         if run is not None:
             run.end()  # also what a command that has ended left running, or one that goes on after the capture
-        if output is not None:
-            output.close()
+        if said is not None:
+            said.close()
     return status, status is None, bool(full_at) or _full(folder)
 
 

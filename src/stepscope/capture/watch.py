@@ -93,32 +93,32 @@ class Watcher:
 
     def _take(self, rank: str, record: dict[str, Any]) -> None:
         """One line of a rank."""
-        steps = self.steps
+        found = self.steps
         if "about" in record:
-            steps.about = steps.about or record["about"]
-            steps.environments[rank] = record["about"]
+            found.about = found.about or record["about"]
+            found.environments[rank] = record["about"]
         elif "label" in record:
-            steps.about["label"] = steps.about.get("label") or record["label"]
+            found.about["label"] = found.about.get("label") or record["label"]
         elif "refused" in record:
-            steps.refused = record["refused"]
+            found.refused = record["refused"]
         elif "failed" in record:
-            steps.failed = steps.failed or f"{record['failed']} (rank {rank})"
+            found.failed = found.failed or f"{record['failed']} (rank {rank})"
         elif "gpus" in record:
-            steps.environments.setdefault(rank, {})["gpus"] = record["gpus"]
+            found.environments.setdefault(rank, {})["gpus"] = record["gpus"]
         elif "span" in record:
             span = record["span"]
-            steps.spans.setdefault(rank, []).append((span["steps"], span["ns"], span["profiled"]))
+            found.spans.setdefault(rank, []).append((span["steps"], span["ns"], span["profiled"]))
         elif "hooks" in record:
-            steps.hooks[rank] = record["hooks"]
+            found.hooks[rank] = record["hooks"]
         elif "compiled_with" in record:
-            steps.compiled_with = steps.compiled_with or record["compiled_with"]
+            found.compiled_with = found.compiled_with or record["compiled_with"]
         elif record.get("stopped"):
             self._stopped.add(rank)
             if not record.get("more"):
                 self._over.add(rank)
         else:
-            steps.times[rank].append((int(record["ns"]), bool(record["profiled"])))
-            steps.began[rank].append(int(record.get("began_ns", 0)))
+            found.times[rank].append((int(record["ns"]), bool(record["profiled"])))
+            found.began[rank].append(int(record.get("began_ns", 0)))
 
 
 def read(folder: Path) -> Steps:

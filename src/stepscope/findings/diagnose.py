@@ -32,6 +32,7 @@ from stepscope.findings.kinds import over_kinds
 from stepscope.findings.registry import OF_THE_RUN, detectors
 from stepscope.findings.text import clean, of_window, statement, whole_of
 from stepscope.findings.thresholds import SHOWN
+from stepscope.findings.together import adds_up
 from stepscope.model.note import Note, noted
 from stepscope.model.profile import Profile
 from stepscope.model.ranks import ranks_text
@@ -88,12 +89,15 @@ def diagnose(
     if small:
         which, them = ("findings, each", "them") if small > 1 else ("finding", "it")
         notes.append(noted("smaller-findings", number=small, which=which, least=least, unit=whole_of(case), them=them))
+    gain, of_all = adds_up(case, shown)
+    notes += of_all
     sentence = statement(case, shown[0]) if shown else clean(case, least)
     summary: dict[str, Any] = {
         "step_ns": case.step_ns,
         "mean_step_ns": case.mean_ns,
         "shares_of": whole_of(case),
         "unprofiled_step_ns": case.profile.unprofiled_step_ns,
+        "together_ns": gain,
         "clean": not shown and (case.on_host or any(case.computes.values())),
         "skipped": [{"id": s.id, "why": s.why} for s in skipped],
         "statement": sentence,

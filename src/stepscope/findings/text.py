@@ -24,6 +24,8 @@ def statement(case: Case, f: Finding) -> str:
     gain, of = about(f.recoverable_ns), _whole(case)
     figure = f"{'up to ' * f.bound}{gain} of {of} ({case.share(f.recoverable_ns):.0f} %)"
     text = f"{of_window(case, f.title)}: {figure} could be saved, on {_ranks(case, f)}{_conditions(case, f.of_run)}."
+    if f.id == "unexplained":
+        text = f"No known cause stands out; {text}"
     rest = set_up(case)
     return (
         f"{text} {percent(rest, case.step_ns)} of the capture is start-up, which happens once."
@@ -75,7 +77,7 @@ def clean(case: Case, least: float) -> str:
     what = f"above {least:g} % of the {about(case.step_ns)} {unit(case)}"
     where = f"on {some_ranks(case.ranks)}{_conditions(case)}"
     if lost < least:
-        return f"Nothing {what} stands out {where}."
+        return f"Nothing {what} stands out {where}: {percent(100.0 - lost, 100.0)} of it is compute."
     if 2 * (rest := set_up(case)) > case.step_ns:
         of = f"{percent(rest, case.step_ns)} of the {about(case.step_ns)} capture"
         rest_of_it = f"Nothing else from {least:g} % on stands out {where}"

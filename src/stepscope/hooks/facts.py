@@ -30,10 +30,10 @@ def facts(torch: Any) -> dict[str, Any]:
 
 def _answered(asked: dict[str, Callable[[], Any]]) -> dict[str, Any]:
     """Versions of torch differ: a question that one of them does not know has no answer."""
-    settings = {}
+    found = {}
     for name, ask in asked.items():
         try:
-            settings[name] = ask()
+            found[name] = ask()
         except Exception:
             continue
-    return settings
+    return found

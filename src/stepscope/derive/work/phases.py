@@ -1,9 +1,9 @@
 """The pass of each GPU op: forward, backward, recomputed, optimizer.
 
 What says most decides: torch ops (a backward node around the launch, autograd's sequence numbers, `Optimizer.step`),
-then what was noted of a graph's nodes, ranges that name a pass, then the thread (autograd runs backward on threads of
-its own), then names and order. A sequence of the forward pass that runs again in the backward pass, with the same names
-and grids and with products in it, is recomputed.
+then ranges that name a pass, then the thread (autograd runs backward on threads of its own), then names and order. A
+sequence of the forward pass that runs again in the backward pass, with the same names and grids and with products in
+it, is recomputed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import numpy as np
 import polars as pl
 from msgspec import Struct
 
-from stepscope.derive.pytorch.annotations import noted_at_capture
 from stepscope.derive.rank.data import RankData
 from stepscope.derive.rank.graphs import graph_launch
 from stepscope.derive.work.launches import launching
@@ -70,12 +69,12 @@ def phases(data: RankData, ops: I64, known: Kernels | None = None) -> Phases:
     """The pass of each op of a window. `ops` are of one window: what runs again is looked for among them."""
     kinds = known or kernels(data, ops)
     phase_of, how = np.zeros(len(ops), np.int8), np.zeros(len(ops), np.int8)
-    for method, code in ((_by_torch, TORCH), (_by_notes, RANGES), (_by_ranges, RANGES), (_by_threads, THREADS)):
+    for method, code in ((_by_torch, TORCH), (_by_ranges, RANGES), (_by_threads, THREADS)):
         open_ = np.flatnonzero(phase_of == OTHER)
         if len(open_):
-            passes = method(data, ops[open_])
-            phase_of[open_] = passes
-            how[open_[passes != OTHER]] = code
+            said = method(data, ops[open_])
+            phase_of[open_] = said
+            how[open_[said != OTHER]] = code
     order = in_order(data, ops)
     phase_of, how = _completed(kinds, order, phase_of, how)
     again = _run_again(
@@ -87,29 +86,15 @@ def phases(data: RankData, ops: I64, known: Kernels | None = None) -> Phases:
 
 def _by_torch(data: RankData, ops: I64) -> I8:
     """Inside a backward node, or in a forward op that recorded gradients. Replayed graphs have no ops of their own."""
-    launched = launching(data)
-    rows = launched.op[ops]
+    known = launching(data)
+    rows = known.op[ops]
     phase_of = np.zeros(len(ops), np.int8)
     there = (rows != NONE) & ~graph_launch(data)[ops]
-    if not there.any() or not launched.torch.backward.any():
+    if not there.any() or not known.torch.backward.any():
         return phase_of
     at = rows[there]
-    backward, again = launched.torch.backward[at], launched.torch.again[at]
+    backward, again = known.torch.backward[at], known.torch.again[at]
     phase_of[there] = np.where(backward, np.where(again, AGAIN, BACKWARD), OTHER)
-    return phase_of
-
-
-def _by_notes(data: RankData, ops: I64) -> I8:
-    """As the program marked the nodes of its graphs when it captured them: backward is said, forward is not."""
-    phase_of = np.zeros(len(ops), np.int8)
-    noted = noted_at_capture(data)
-    if noted is None:
-        return phase_of
-    kinds = kernels(data, ops)
-    marked = noted["module"].is_not_null().to_numpy()[ops]
-    backward = (noted["phase"] == "backward").fill_null(False).to_numpy()[ops]
-    phase_of[marked & ~kinds.backward & ~kinds.are(Role.OPTIMIZER)] = FORWARD
-    phase_of[backward] = BACKWARD
     return phase_of
 
 
@@ -150,13 +135,13 @@ def _by_threads(data: RankData, ops: I64) -> I8:
 
 def _main_thread(tid: I64, kinds: Kernels) -> int:
     """The thread of the forward pass: the one that steps the optimizer, else that of fewest kernels named backward."""
-    launched = tid != NONE
-    stepping = tid[launched & kinds.are(Role.OPTIMIZER)]
+    known = tid != NONE
+    stepping = tid[known & kinds.are(Role.OPTIMIZER)]
     if len(stepping):
         values, counts = np.unique(stepping, return_counts=True)
         return int(values[counts.argmax()])
-    values, where = np.unique(tid[launched], return_inverse=True)
-    share = np.bincount(where, weights=kinds.backward[launched]) / np.bincount(where)
+    values, where = np.unique(tid[known], return_inverse=True)
+    share = np.bincount(where, weights=kinds.backward[known]) / np.bincount(where)
     return int(values[share.argmin()])
 
 
@@ -164,7 +149,7 @@ def _completed(kinds: Kernels, order: I64, phase_of: I8, how: I8) -> tuple[I8, I
     """What nothing has told: by names, and else as the op launched before it (`order`)."""
     anchor = phase_of[order].copy()
     silent = anchor == OTHER
-    by_name = np.where(
+    said = np.where(
         kinds.are(Role.OPTIMIZER),
         OPTIMIZER,
         np.where(
@@ -173,7 +158,7 @@ def _completed(kinds: Kernels, order: I64, phase_of: I8, how: I8) -> tuple[I8, I
             np.where(kinds.are(Role.ATTENTION, Role.NORM, Role.SOFTMAX, Role.LOSS, Role.EMBEDDING), FORWARD, OTHER),
         ),
     ).astype(np.int8)[order]
-    anchor = np.where(silent, by_name, anchor)
+    anchor = np.where(silent, said, anchor)
     last = np.maximum.accumulate(np.where(anchor != OTHER, np.arange(len(anchor)), -1))
     first = anchor[np.flatnonzero(anchor != OTHER)[:1]]
     filled = np.where(last >= 0, anchor[np.maximum(last, 0)], first[0] if len(first) else OTHER)

@@ -24,6 +24,9 @@ INFO: dict[str, str] = {
     "dump-time-of-file": "the time of the dumps is taken from the modification time of their files",
     "estimate-assumes": "{text}",
     "experts-even": "experts are assumed to be evenly loaded, without a capacity or padding",
+    "findings-together": (
+        "mending findings {numbers} together could save {gain} of the {step} {unit} ({share:.0f} %){rest}"
+    ),
     "first-rows": (
         "only the first {rows:,} rows are shown: --limit 0 gives all, LIMIT and OFFSET in the query page through them"
     ),

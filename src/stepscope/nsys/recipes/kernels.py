@@ -25,9 +25,9 @@ _OUTLINES = 6
 def _durations(view: View, args: Args) -> pl.DataFrame:
     named = kernels(view, args)
     rows = counted(named.frame.select("rank", pl.col("kernel"), "duration"), "duration")
-    shown = named.decoded(rows).rename({"kernel": "name"})
+    found = named.decoded(rows).rename({"kernel": "name"})
     wanted = args.get("name")
-    return shown.filter(pl.col("name").str.contains(str(wanted), literal=True)) if wanted is not None else shown
+    return found.filter(pl.col("name").str.contains(str(wanted), literal=True)) if wanted is not None else found
 
 
 def _hist(profile: Profile, args: Args) -> Outcome:
