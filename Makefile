@@ -11,7 +11,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/pytest --dist loadfile --no-loadscope-
 # Slow tests often wait, for a browser, a server, another program: one more of them than there are cores.
 MORE := $(shell $(PY) -c "import os; print((os.cpu_count() or 1) + 1)")
 
-.PHONY: setup package test test-all lint types quick slow unit torch-env demo bench bench-check bench-rows bench-tools bench-across bench-scale bench-serve bench-hang reliability promises hook-cost diagnoses fuzz matrix sbom page docs docs-serve clean
+.PHONY: setup package test test-all lint types quick slow unit torch-env demo bench bench-check bench-rows bench-tools bench-across bench-scale bench-serve bench-hang reliability promises hook-cost diagnoses fuzz matrix sbom page pictures docs docs-serve clean
 
 # stepscope alone is what `make demo` needs; everything else adds the tools of a developer to the same environment.
 package: $(PACKAGE)
@@ -143,6 +143,10 @@ sbom: setup
 # The report's page, from its TypeScript into the package. It needs Node; users do not.
 page:
 	cd page && npm ci --ignore-scripts --no-audit --no-fund && npm run types && npm run unit && npm run build
+
+# The pictures of the README and of docs/, after the page has changed. It needs Node and Chromium.
+pictures: setup
+	$(BIN)/python docs/pictures.py
 
 # What is generated: pages of docs/, output of the commands that they show, the tables of the README, the pinned columns.
 # Then the site, in site/html.

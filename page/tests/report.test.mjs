@@ -105,16 +105,17 @@ test("a click on a finding shows it on the timeline", async () => {
 });
 
 test("hovering and clicking name an op, with a command for its time", async () => {
-  const { page, problems } = await open("job");
+  const { page, problems } = await open("job", { viewport: { width: 1280, height: 640 } }); // a low screen
   const { place, name, rank, command } = await expected("job");
   const whole = await settled(page);
   await page.click(".finding .show");
   const shown = await moved(page, whole);
+  await page.waitForFunction(() => document.querySelector("#timeline").getBoundingClientRect().top < 60);
   const box = await page.locator(".stage canvas").boundingBox();
   const x = box.x + 168 + (((place.start + place.end) / 2 - shown.from) / (shown.to - shown.from)) * (box.width - 168);
   const told = (tip) => tip?.includes(name) && tip.includes(`rank ${rank},`);
   let tip = null;
-  for (let y = box.y + 30; y < box.y + box.height && !told(tip); y += 5) {
+  for (let y = box.y + 30; y < Math.min(box.y + box.height, 640) && !told(tip); y += 5) {
     await page.mouse.move(x, y);
     tip = (await page.$(".tip")) && (await page.textContent(".tip"));
     if (told(tip)) await page.mouse.click(x, y);

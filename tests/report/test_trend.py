@@ -53,7 +53,8 @@ def test_the_page_and_the_text(captures, tmp_path, capsys):
     text = page.read_text("utf-8")
     assert "3 captures over time" in text and text.count("<svg") >= 3 and 'class="came"' in text and ">gone<" in text
     assert "http" not in text.replace("http-equiv", "")
-    assert "<p>The step went from " in text and "by default; without a value: MFU." in text and ">MFU<" not in text
+    assert "<p>The step went from " in text and "-0.0 %" not in text and "; the longest was " in text
+    assert "by default; without a value: MFU." in text and ">MFU<" not in text
     capsys.readouterr()
     assert run(["report", "--over", *(str(captures / name) for name in WEEKS), "--no-cache"]) == 0
     said = capsys.readouterr().out

@@ -55,6 +55,8 @@ export interface Control {
 const MOST_PRINTED = 2400;
 /** Few rows still have room for what is said of them. */
 const LEAST_TALL = 180;
+/** Of the screen, for what stays above the rows: they scroll in their box rather than below the screen's edge. */
+const ABOVE = 190;
 const NONE: never[] = [];
 
 export function Stage(props: StageProps) {
@@ -207,7 +209,7 @@ export function Stage(props: StageProps) {
   return (
     <>
       <div class={`stage${props.most === "fill" ? " fill" : ""}`} role="region" tabIndex={0} ref={scroller} onScroll={repaint}
-        style={{ maxHeight: `${props.most === "fill" ? Math.max(height + AXIS + 2, LEAST_TALL) : Math.min(height + AXIS, props.most)}px` }} aria-label={props.label}>
+        style={{ maxHeight: `${props.most === "fill" ? Math.max(height + AXIS + 2, LEAST_TALL) : Math.min(height + AXIS, props.most, Math.max(innerHeight - ABOVE, LEAST_TALL))}px` }} aria-label={props.label}>
         <div class="tall" style={{ height: `${height + AXIS}px` }}>
           <canvas ref={canvas} onMouseMove={moved} onMouseLeave={() => setHover(null)} onClick={clicked}
             onPointerDown={down} onPointerMove={(e) => dragged(e, false)} onPointerUp={(e) => dragged(e, true)} />

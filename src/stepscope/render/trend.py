@@ -61,9 +61,12 @@ def to_markdown(trend: Trend, command: str) -> str:
 def to_html(trend: Trend, command: str) -> str:
     """The page: a chart per figure, the table below, and findings by capture."""
     first, last = trend.captures[0], trend.captures[-1]
-    change = (last.step_ns - first.step_ns) / first.step_ns * 100 if first.step_ns else 0.0
     ends = [f"{about(one.step_ns)} ({one.name})" for one in (first, last)]
-    change_text = f"The step went from {ends[0]} to {ends[1]}, {change:+.1f} %."
+    change = round((last.step_ns - first.step_ns) / first.step_ns * 100 if first.step_ns else 0.0, 1)
+    change_text = f"The step went from {ends[0]} to {ends[1]}, {f'{change:+.1f} %' if change else 'unchanged'}"
+    longest = max(trend.captures, key=lambda one: one.step_ns)
+    if about(longest.step_ns) not in (about(first.step_ns), about(last.step_ns)):
+        change_text += f"; the longest was {about(longest.step_ns)} ({longest.name})"
     charts = "".join(
         _chart(trend.captures, title, figure, write, colour) for title, _, figure, write, colour in _FIGURES
     )
@@ -71,7 +74,7 @@ def to_html(trend: Trend, command: str) -> str:
     _, lacking = _columns(trend.captures)
     without = f"; {lacking}" if lacking else ""
     body = (
-        f"<main><h1>{len(trend.captures)} captures over time</h1><p>{escape(change_text)}</p>"
+        f"<main><h1>{len(trend.captures)} captures over time</h1><p>{escape(change_text)}.</p>"
         f'<div class="charts">{charts}</div>'
         f"<h2>Findings that appeared or disappeared</h2>{_scroll('findings by capture', _findings(trend, names))}"
         f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in trend.changes())}</ul>"
