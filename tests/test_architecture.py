@@ -94,6 +94,20 @@ def test_a_recipe_works(recipe: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_a_recipe_passes_the_linter(recipe: str) -> None:
+    """`make test` begins with it: who follows the page does not mend its examples."""
+    ruff = Path(sys.executable).with_name("ruff")
+    if not ruff.exists():
+        pytest.skip("ruff is not installed here")
+    for name, code in zip(RECIPES[recipe][0], blocks(recipe), strict=True):
+        for command in (["check", "--no-cache"], ["format", "--check", "--no-cache"]):
+            done = subprocess.run(
+                [ruff, *command, "--stdin-filename", ROOT / name, "-"], input=code, capture_output=True, text=True
+            )
+            assert done.returncode == 0, f"{name}: {done.stdout}{done.stderr}"
+
+
 def test_the_page_draws_the_layers() -> None:
     for layer in LAYERS:
         for package in layer - {"web", "agent", "__init__", "__main__"}:  # those come later, or are no package
