@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepscope.intervals import Spans, covered, gaps, intersect, subtract, union
+from stepscope.intervals import Spans, covered, gaps, intersect, join, subtract, union
 
 HORIZON = 40
 
@@ -84,3 +84,10 @@ def test_by_eye() -> None:
     b = subtract(a, spans([(2, 4), (11, 25)]))
     assert (b.start.tolist(), b.end.tolist()) == ([0, 4, 25], [2, 11, 30])
     assert len(Spans.empty()) == 0
+
+
+@given(pairs, st.lists(st.tuples(st.integers(0, HORIZON), st.integers(0, HORIZON)), max_size=2))
+def test_join_of_sets_of_like_size_and_of_few_with_many(a: list[tuple[int, int]], b: list[tuple[int, int]]) -> None:
+    same(join(spans(a), spans(b)), instants(a) | instants(b))
+    apart = [(3 * at, 3 * at + 1) for at in range(HORIZON // 3)]
+    same(join(spans(b), spans(apart)), instants(b) | instants(apart))

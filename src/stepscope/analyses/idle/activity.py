@@ -23,16 +23,14 @@ def doing(profile: Profile, data: RankData, pieces: Pieces) -> pl.Series:
     """Innermost host record at the middle of each `host` stretch, as `kind: name`; null where nothing was recorded."""
     asked = np.flatnonzero(np.isin(pieces.cause, (HOST, GIL)))
     records = _records(profile, data)
-    texts: list[str | None] = [None] * len(pieces.start)
+    recorded = pl.repeat(None, len(pieces.start), dtype=pl.String, eager=True).alias("doing")
     if records.height and len(asked):
         start, end, tid = (records[c].cast(pl.Int64).to_numpy() for c in ("start_ns", "end_ns", "tid"))
         middle = (pieces.start + pieces.end)[asked] // 2
         at = nest(tid, start, end).enclosing(pieces.tid[asked], middle)
         hit = at != NONE
-        named = records["doing"].gather(at[hit]).to_list()
-        for row, text in zip(asked[hit].tolist(), named, strict=True):
-            texts[row] = text
-    return _or_sampled(profile, data, pieces, pl.Series("doing", texts, dtype=pl.String))
+        recorded = recorded.scatter(asked[hit], records["doing"].gather(at[hit]))
+    return _or_sampled(profile, data, pieces, recorded)
 
 
 def _or_sampled(profile: Profile, data: RankData, pieces: Pieces, recorded: pl.Series) -> pl.Series:

@@ -18,7 +18,7 @@ from msgspec import Struct, field
 from stepscope.derive.graph.dependencies import dependencies
 from stepscope.derive.host.waits import HostWaits, host_waits
 from stepscope.derive.rank.data import COMM, RankData
-from stepscope.intervals.arrays import I32, I64, NONE, Mask, by_id, numbered
+from stepscope.intervals.arrays import I32, I64, NONE, Mask, by_id, numbered, places
 from stepscope.model.note import Note
 
 BY_STREAM, BY_EVENT, BY_LAUNCH, BY_ORDER, BY_NOTHING = range(5)
@@ -165,12 +165,14 @@ def wait_of(data: RankData, waits: HostWaits) -> tuple[I64, Mask]:
     for thread in data.once(launching):
         other = by != thread.tid
         own = start[tid == thread.tid]
-        made = np.searchsorted(own, end[waits.call]) - np.searchsorted(own, start[waits.call])
-        usable = np.flatnonzero(~(other & (made > 0)))
+        others = np.flatnonzero(other)
+        made = np.searchsorted(own, end[waits.call[others]]) - np.searchsorted(own, start[waits.call[others]])
+        other[others] = made > 0
+        usable = np.flatnonzero(~other)
         if len(usable) == 0:
             continue
         at, own_wait = waits.call[usable], waits.start[usable]
-        k = np.searchsorted(at, thread.launch, side="right") - 1
+        k = places(at, thread.launch) - 1
         last = np.maximum(k, 0)
         # A synchronous copy waits for its own op, whose launch depends on the wait before.
         k -= (at[last] == thread.launch) & ~own_wait[last]
@@ -192,8 +194,8 @@ class _Thread(Struct, frozen=True):
 
 
 def launching(data: RankData) -> list[_Thread]:
-    """Threads that launch."""
-    linked = np.flatnonzero(data.launch != NONE)
+    """Threads that launch; ops in the order of their launches, in which they are looked up in one go."""
+    linked, _ = data.by_launch
     of_thread = data.calls["tid"].to_numpy()[data.launch[linked]]
     threads = []
     for thread in numbered(of_thread)[0].tolist():

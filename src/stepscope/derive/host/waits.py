@@ -11,7 +11,7 @@ import polars as pl
 from msgspec import Struct
 
 from stepscope.derive.host.launch_queue import held_up
-from stepscope.derive.rank.cuda_calls import WAITING, Family, families
+from stepscope.derive.rank.cuda_calls import WAITING, Family, families, of_family
 from stepscope.derive.rank.data import RankData
 from stepscope.derive.rank.events import records_of
 from stepscope.intervals.arrays import I64, NONE, Mask
@@ -57,19 +57,20 @@ def _synchronized(data: RankData) -> tuple[I64, I64]:
     if data.calls.height == 0 or len(data.start) == 0:
         return nothing
     family = families(data)
-    calls = np.flatnonzero(np.isin(family, WAITING)).astype(np.int64)
+    calls = np.flatnonzero(of_family(data, *WAITING)).astype(np.int64)
     if len(calls) == 0:
         return nothing
     family = family[calls]
     one, whole, copies = np.isin(family, _ONE), np.isin(family, _ALL), family == Family.BLOCKING_COPY
     start, end = (data.calls[c].to_numpy()[calls] for c in ("start_ns", "end_ns"))
     stream, before = _covered(data, calls, start)
-    before_all = _Latest(data, np.arange(len(data.start), dtype=np.int64))
+    launched = data.by_launch[0] if not data.unlinked else np.argsort(data.launched_at, kind="stable")
+    before_all = _Latest(data, launched)
     op = np.full(len(calls), NONE, dtype=np.int64)
     op[whole] = before_all.at(before[whole])
     for s in np.unique(stream[one & (stream != NONE)]).tolist():
         here = one & (stream == s)
-        op[here] = _Latest(data, np.flatnonzero(data.stream == s).astype(np.int64)).at(before[here])
+        op[here] = _Latest(data, launched[data.stream[launched] == s]).at(before[here])
     op[copies] = _launched_by(data, calls[copies])
     if data.unlinked:  # launched before the capture, perhaps: they count if they end while the call waits
         late = _ended_in(data, start, end, data.launch == NONE)
@@ -108,15 +109,13 @@ def _covered(data: RankData, calls: I64, start: I64) -> tuple[I64, I64]:
 
 
 class _Latest:
-    """Of some ops, the one that ends last among those launched before a moment."""
+    """Of some ops, in the order of their launches, the one that ends last among those launched before a moment."""
 
     def __init__(self, data: RankData, ops: I64) -> None:
-        order = ops[np.argsort(data.launched_at[ops], kind="stable")]
-        self._launched = data.launched_at[order]
-        by_end = np.argsort(data.end[order], kind="stable")
-        place = np.empty(len(order), np.int64)
-        place[by_end] = np.arange(len(order))
-        self._op = order[by_end[np.maximum.accumulate(place)]] if len(order) else order
+        self._launched = data.launched_at[ops]
+        end = data.end[ops]
+        latest = np.where(end == np.maximum.accumulate(end), np.arange(len(ops)), 0) if len(ops) else ops
+        self._op = ops[np.maximum.accumulate(latest)] if len(ops) else ops
 
     def at(self, moment: I64) -> I64:
         k = np.searchsorted(self._launched, moment) - 1

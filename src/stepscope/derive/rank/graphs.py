@@ -26,7 +26,7 @@ def _graph_notes(profile: Profile) -> list[Note]:
 
 def graph_counts(data: RankData) -> tuple[int, int, int]:
     """Of one rank: graphs recorded as one op, ops that graph launches replayed, and those launches."""
-    graphs = (data.ops["kind"] == "graph").to_numpy()
+    graphs = data.of_kind("graph")
     replayed = graph_launch(data)
     return int(graphs.sum()), int((replayed & ~graphs).sum()), len(np.unique(data.launch[replayed]))
 
@@ -82,5 +82,6 @@ def graph_launch(data: RankData) -> Mask:
     """Ops that a graph launch started."""
     linked = data.launch != NONE
     replayed = np.zeros(len(linked), dtype=bool)
-    replayed[linked] = of_family(data, Family.GRAPH_LAUNCH)[data.launch[linked]]
+    if (launches := of_family(data, Family.GRAPH_LAUNCH)).any():
+        replayed[linked] = launches[data.launch[linked]]
     return replayed

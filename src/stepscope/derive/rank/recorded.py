@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stepscope.derive.rank.cuda_calls import Family, families
+from stepscope.derive.rank.cuda_calls import Family, families, of_family
 from stepscope.derive.rank.data import RankData
 from stepscope.derive.rank.graphs import captures
 from stepscope.intervals import union
-from stepscope.intervals.arrays import I64, Mask
+from stepscope.intervals.arrays import I64, NONE, Mask
 from stepscope.model.columns import NO_NAME
 from stepscope.model.link import EARLY
 from stepscope.model.note import Note, noted
@@ -104,9 +104,10 @@ def _recorded(data: RankData) -> Recorded:
     start = data.calls["start_ns"].to_numpy()
     family = families(data)
     launches = family == Family.LAUNCH
-    plain = np.append(family != Family.GRAPH_LAUNCH, False)  # the last is of kernels that no launch is known of
     of_kernels = data.launch[data.is_kernel]
-    of_kernels = of_kernels[plain[of_kernels]]
+    of_kernels = of_kernels[of_kernels != NONE]
+    if (of_graphs := of_family(data, Family.GRAPH_LAUNCH)).any():
+        of_kernels = of_kernels[~of_graphs[of_kernels]]
     shared = len(of_kernels) - int(np.count_nonzero(_marked(of_kernels, data.calls.height)))
     missing = np.flatnonzero(launches & ~there)
     # What is launched while a CUDA graph is captured goes into the graph, whichever thread launches it.

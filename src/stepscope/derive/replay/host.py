@@ -59,7 +59,7 @@ class Waits:
 
     def _clock(self, times: I64) -> I64:
         """Host time without that lost in full queues, and without what the change takes away."""
-        return times - self._lost.measure_before(times)
+        return times - self._lost.measure_before(times) if len(self._lost) else times
 
     def epoch(self, ops: I64) -> I64:
         """The last wait before the launch of each op, NONE since the beginning."""

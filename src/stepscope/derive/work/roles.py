@@ -76,16 +76,16 @@ class Kernels(Struct, frozen=True):
 
     def are(self, *roles: Role) -> Mask:
         """Ops of one of these roles."""
-        wanted = np.zeros(len(Role), dtype=bool)  # a table: NumPy's `isin` takes ten times as long
-        wanted[list(roles)] = True
-        mask: Mask = wanted[self.role]
+        mask: Mask = self.role == roles[0]
+        for role in roles[1:]:  # each takes a tenth of what looking every op up in a table of roles does
+            mask |= self.role == role
         return mask
 
 
 def kernels(data: RankData, ops: I64) -> Kernels:
     """What the names of these ops say. An op is communication by its role in the trace (a peer copy is, too)."""
-    facts = data.once(_of_names)[:, data.name[ops]]
-    role, precision, tensor, alignment, backward, matrix = facts
+    names = data.name[ops].astype(np.intp)
+    role, precision, tensor, alignment, backward, matrix = (of_name.take(names) for of_name in data.once(_of_names))
     role[data.role[ops] == COMM] = Role.COMMUNICATION
     return Kernels(role, precision, tensor, alignment, backward.astype(bool), matrix.astype(bool))
 

@@ -67,6 +67,8 @@ def detect(case: Case) -> list[Finding]:
 def _of_host(host: Host) -> Spans:
     """Within the step, of the threads that make CUDA calls in it."""
     waits = lock_ranges(host.data, WAITING)
+    if waits.height == 0:
+        return Spans.empty()
     threads = np.unique(host.data.calls["tid"].to_numpy()[host.calls])
     waits = waits.filter(pl.col("tid").is_in(pl.Series(threads).implode()))
     return union(waits["start_ns"].to_numpy(), waits["end_ns"].to_numpy()).clip(host.begin, host.end)

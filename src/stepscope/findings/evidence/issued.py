@@ -169,7 +169,8 @@ def _waits(data: RankData) -> pl.DataFrame:
             "at": data.launched_at,
             "role": data.role,
         }
-    ).sort("at")
+    )
+    ops = ops.filter(pl.col("of").is_in(met["of"].unique().implode())).sort("at")
     met = met.sort("at").join_asof(ops, on="at", by="of", strategy="backward", check_sortedness=False).drop_nulls("op")
     met = met.filter(pl.col("role") == COMM).sort("start_ns", "row")
     return met.select(pl.col("row").cast(pl.Int64), "start_ns", "by", "of", pl.col("op").cast(pl.Int64))

@@ -18,7 +18,7 @@ from stepscope.findings.case import Case
 from stepscope.findings.evidence.start_up import start_up, started
 from stepscope.findings.thresholds import SHOWN
 from stepscope.intervals import Spans, intersect, join, union
-from stepscope.intervals.arrays import Mask
+from stepscope.intervals.arrays import NONE, Mask
 from stepscope.model.note import Note, noted
 from stepscope.model.profile import Profile
 from stepscope.model.statement import percent
@@ -66,7 +66,9 @@ def _once(_: Profile, data: RankData, window: Window) -> Spans:
 def _first_of_name(data: RankData) -> Mask:
     """By op: whether none of its name ran before it."""
     first = np.zeros(len(data.name), dtype=bool)
-    first[np.unique(data.name, return_index=True)[1]] = True
+    at = np.full(int(data.name.max(initial=0)) + 1, NONE)
+    at[data.name[::-1]] = np.arange(len(data.name))[::-1]  # of several the last that is written: the first op
+    first[at[at != NONE]] = True
     return first
 
 
