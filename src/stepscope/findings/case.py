@@ -10,6 +10,7 @@ from operator import and_
 from typing import Any, TypeVar
 
 from stepscope.derive.graph.critical_path import Path, walk
+from stepscope.derive.rank.at_once import of_each
 from stepscope.derive.rank.data import COMPUTE, COPY, RankData, rank_of, ranks_of
 from stepscope.derive.rank.needs import need_calls, need_ops
 from stepscope.derive.replay.change import Change
@@ -236,7 +237,9 @@ class Case:
 
     def each_rank(self, function: Callable[[Profile, RankData, Window], T]) -> dict[int, T]:
         """`function` of every rank that has the step."""
-        return {d.rank: function(self.profile, d, self.windows[d.rank]) for d in self._having()}
+        windows, ranks = self.windows, self._having()
+        found = of_each(self.profile, ranks, lambda data: function(self.profile, data, windows[data.rank]))
+        return {data.rank: of_rank for data, of_rank in zip(ranks, found, strict=True)}
 
     def data_of(self, rank: int) -> RankData:
         """One rank as arrays, whether it has the step or not."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 import polars as pl
@@ -21,6 +22,25 @@ _UNKNOWN = object()
 S = TypeVar("S")
 P = ParamSpec("P")
 T = TypeVar("T")
+
+if TYPE_CHECKING or sys.version_info >= (3, 12):
+    from functools import cached_property as cached_property
+else:
+
+    class cached_property:
+        """As `functools` has it from Python 3.12 on: without a lock for all objects of a class."""
+
+        def __init__(self, function):
+            self.function, self.__doc__ = function, function.__doc__
+
+        def __set_name__(self, owner, name):
+            self.name = name
+
+        def __get__(self, instance, owner=None):
+            if instance is None:
+                return self
+            value = instance.__dict__[self.name] = self.function(instance)
+            return value
 
 
 class Memo:
@@ -51,7 +71,11 @@ class Memo:
 
     def forget(self, *functions: Callable[..., Any]) -> None:
         """Forget what these functions answered: nobody is about to ask for it again."""
-        self._answers = {key: answer for key, answer in self._answers.items() if key[0] not in functions}
+        self._answers = {key: answer for key, answer in self._now() if key[0] not in functions}
+
+    def _now(self) -> list[tuple[tuple[Any, ...], Any]]:
+        """What is known now: another thread may come to know more meanwhile."""
+        return list(self._answers.items())
 
     def clear(self) -> None:
         """Forget all: who comes now begins anew."""
@@ -59,7 +83,7 @@ class Memo:
 
     def let_go(self, ranks: int = 1) -> None:
         """Forget answers that take much memory: they are computed again when they are asked for."""
-        self._answers = {key: answer for key, answer in self._answers.items() if not is_large(answer, ranks)}
+        self._answers = {key: answer for key, answer in self._now() if not is_large(answer, ranks)}
 
 
 def is_large(value: Any, ranks: int = 1, depth: int = 3) -> bool:

@@ -195,7 +195,7 @@ class Profile(Assembled):
         self._latest, self._looked_at = rank, now
         if budget.tight():
             # Those that let go are not looked through again until they have work: ranks by the thousand take turns.
-            others = [other for other in self._ranks_at_work if other is not rank]
+            others = [other for other in list(self._ranks_at_work) if other is not rank]
             self._ranks_at_work.difference_update(others)
             for other in others:
                 other.let_go()

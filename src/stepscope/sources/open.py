@@ -15,6 +15,7 @@ from urllib.parse import unquote
 
 from stepscope import progress
 from stepscope.errors import BadInput, meant
+from stepscope.files import cores
 from stepscope.model.source import Reader, Source
 from stepscope.sources.detect import (
     KINDS,
@@ -70,7 +71,7 @@ def open_found(
         return [openers[0]()]
     sources = []
     progress.report("opening files", 0, len(found))
-    with ThreadPoolExecutor(min(_THREADS, len(found), os.cpu_count() or 1)) as pool:
+    with ThreadPoolExecutor(min(_THREADS, len(found), cores.threads())) as pool:
         try:
             contexts = [copy_context() for _ in openers]  # threads would not know whether the files are still wanted
             for source in pool.map(lambda context, opener: context.run(_one_of_several, opener), contexts, openers):

@@ -36,7 +36,7 @@ def squares(asked: list[list[int]]) -> together.Derived:
 
 
 def test_neighbours_are_asked_once_and_each_keeps_its_part(traced: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(together, "_TOGETHER", 3)
+    monkeypatch.setattr(together, "TOGETHER", 3)
     asked: list[list[int]] = []
     profile, function = api.open(traced, cache=False), squares(asked)
     found = {rank: together.part(rank_of(profile, rank), function)["square"].to_list() for rank in (2, 0, 3, 1)}

@@ -19,12 +19,13 @@ from stepscope.analyses.idle.activity import doing
 from stepscope.analyses.idle.threads import STATES, thread_of, thread_time
 from stepscope.derive.accounting.named_window import about_window, sized_window
 from stepscope.derive.host.idle_causes import CAUSES, Pieces, idle_causes
+from stepscope.derive.rank.at_once import of_each
 from stepscope.derive.rank.data import RankData, ranks_of
 from stepscope.derive.rank.graphs import graph_notes
 from stepscope.derive.rank.needs import need_calls, need_ops
 from stepscope.derive.windows.choosing import windows
 from stepscope.derive.windows.spec import WindowSpec
-from stepscope.derive.windows.window import Windows
+from stepscope.derive.windows.window import Window, Windows
 from stepscope.errors import CannotAnswer
 from stepscope.model.capturing import capture_with
 from stepscope.model.note import Note, noted
@@ -131,25 +132,14 @@ def idle(
     if by == "thread":
         _need_threads(profile)
     chosen = windows(profile, window)
-    frames, by_cause, totals = [], [], []
-    for data in ranks_of(profile):
-        for span in chosen.of(data.rank):
-            if span.gpu_start_ns is None or span.gpu_end_ns is None:
-                continue
-            pieces = idle_causes(data, span.gpu_start_ns, span.gpu_end_ns)
-            frame = _pieces(data, pieces)
-            totals.append(_totals(frame, "cause", span.gpu_ns))
-            if by == "gap":  # hundreds of rows: their sum is what most people come for
-                frame = _named(profile, data, pieces, frame)
-                frame = frame.with_columns(doing(profile, data, pieces), thread_of(profile, data, pieces))
-                by_cause.append(totals[-1])
-            elif by == "thread":
-                frame = _threads(profile, data, pieces, span.gpu_ns)
-            elif by == "range":
-                frame = _totals(frame.with_columns(data.text_of(pieces.within).alias("range")), by, span.gpu_ns)
-            else:
-                frame = totals[-1]
-            frames.append(span.named(frame))
+
+    def of_rank(data: RankData) -> list[tuple[pl.DataFrame, pl.DataFrame]]:
+        spans = (w for w in chosen.of(data.rank) if w.gpu_start_ns is not None and w.gpu_end_ns is not None)
+        return [_of_window(profile, data, span, by) for span in spans]
+
+    tables = [table for of_its in of_each(profile, ranks_of(profile), of_rank) for table in of_its]
+    frames, totals = ([table[i] for table in tables] for i in range(2))
+    by_cause = totals if by == "gap" else []  # hundreds of rows: their sum is what most people come for
     row_type = VARIANTS.get(f"by={by}", Row)
     table = chosen.table(row_type, pl.concat(frames) if frames else [])
     summary: dict[str, Any] = {"causes": pl.concat(by_cause).to_dicts()} if by_cause else {}
@@ -160,6 +150,24 @@ def idle(
         summary[STATEMENT] += _meanwhile(table)
         notes += _few_samples(table)
     return Result(table, chosen.rows(), summary, notes, ranked_by="gap_ns" if by == "gap" else "total_ns")
+
+
+def _of_window(profile: Profile, data: RankData, span: Window, by: str) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The rows of a window, and its totals by cause."""
+    assert span.gpu_start_ns is not None and span.gpu_end_ns is not None
+    pieces = idle_causes(data, span.gpu_start_ns, span.gpu_end_ns)
+    frame = _pieces(data, pieces)
+    total = _totals(frame, "cause", span.gpu_ns)
+    if by == "gap":
+        frame = _named(profile, data, pieces, frame)
+        frame = frame.with_columns(doing(profile, data, pieces), thread_of(profile, data, pieces))
+    elif by == "thread":
+        frame = _threads(profile, data, pieces, span.gpu_ns)
+    elif by == "range":
+        frame = _totals(frame.with_columns(data.text_of(pieces.within).alias("range")), by, span.gpu_ns)
+    else:
+        frame = total
+    return span.named(frame), total
 
 
 def _pieces(data: RankData, pieces: Pieces) -> pl.DataFrame:

@@ -22,6 +22,7 @@ from stepscope.analyses.launches.bound import MIXED, Part, Parts, Verdict, verdi
 from stepscope.analyses.launches.depth import Depth, blocked, depth_of
 from stepscope.derive.accounting.named_window import sized_window
 from stepscope.derive.host.launch_queue import LIMIT, Entries, entries, limit_of
+from stepscope.derive.rank.at_once import of_each
 from stepscope.derive.rank.data import RankData, ranks_of
 from stepscope.derive.rank.graphs import graph_launch, graph_notes
 from stepscope.derive.rank.needs import need_launches
@@ -114,17 +115,23 @@ def launches(
     chosen = windows(profile, window)
     frames: list[pl.DataFrame] = []
     verdicts: list[tuple[Verdict, Parts]] = []
-    for data in ranks_of(profile):
+
+    def of_rank(data: RankData) -> list[tuple[pl.DataFrame, tuple[Verdict, Parts] | None]]:
         queue = _Queue(data) if by != "name" else None
+        found = []
         for span in chosen.of(data.rank):
             if queue is None:
                 table = _names(profile, data, span, full)
             else:
                 table = pl.DataFrame(queue.slices(span) if by == "time" else queue.rows(span, by == "stream"))
-            if table.height:
-                frames.append(span.of_rank(table))
-            if judged := verdict(data, span):
-                verdicts.append(judged)
+            found.append((span.of_rank(table) if table.height else table, verdict(data, span)))
+        return found
+
+    for table, judged in (one for found in of_each(profile, ranks_of(profile), of_rank) for one in found):
+        if table.height:
+            frames.append(table)
+        if judged:
+            verdicts.append(judged)
     summary = {
         "verdict": [v for v, _ in verdicts],
         "parts": [p for _, p in verdicts],
@@ -192,12 +199,14 @@ def _names(profile: Profile, data: RankData, span: Window, full: bool) -> pl.Dat
     )
     ids, at = numbered(each["id"].to_numpy())
     text = profile.names.gather(ids)
-    text = (demangled(text) if full else short_names(text)).gather(at)
+    texts = pl.concat([demangled(text) if full else short_names(text), pl.Series([GRAPH])])
+    # Names may be the same in short: of each text the first, so that launches are grouped by numbers, not by texts.
+    alike = texts.to_frame("text").with_row_index("at").select(pl.col("at").first().over("text")).to_series().to_numpy()
+    shown = alike[np.where(each["graph"].to_numpy(), len(ids), at)]
     wait = pl.col("start") - pl.col("returned")
-    shown = pl.when("graph").then(pl.lit(GRAPH)).otherwise(text)
-    return (
+    table = (
         each.with_columns(
-            shown.alias("name"),
+            pl.Series("name", shown),
             (pl.col("returned") - pl.col("called")).alias("call_ns"),
             pl.max_horizontal(wait, 0).alias("queue_ns"),
             (wait < 0).alias("early"),
@@ -214,8 +223,9 @@ def _names(profile: Profile, data: RankData, span: Window, full: bool) -> pl.Dat
             pl.col("ns").sum().alias("kernel_ns"),
             (pl.col("ns").sum() / pl.col("ops").sum()).round(0).cast(pl.Int64).alias("kernel_mean_ns"),
         )
-        .sort(["call_ns", "name"], descending=[True, False])
     )
+    named = table.with_columns(texts.gather(table["name"]).alias("name"))
+    return named.sort(["call_ns", "name"], descending=[True, False])
 
 
 def _mean_max(column: str) -> tuple[pl.Expr, pl.Expr]:

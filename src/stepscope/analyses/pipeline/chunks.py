@@ -18,6 +18,7 @@ from msgspec import Struct
 from stepscope.analyses.pipeline.inference import pieces
 from stepscope.derive.comm.purpose import purpose_of
 from stepscope.derive.pipelines.schedules import PIPELINE
+from stepscope.derive.rank.at_once import of_each
 from stepscope.derive.rank.data import COMM, COMPUTE, RankData, ranks_of
 from stepscope.derive.windows.choosing import step
 from stepscope.derive.windows.cut_off import notes_on_cut
@@ -124,14 +125,14 @@ def _cuts(chunks: pl.DataFrame) -> list[int]:
 def works(part: Profile, spec: WindowSpec) -> tuple[list[Work], Windows]:
     """The work of every rank of one part of a profile, in its step; and the windows, without their ops."""
     chosen = step(part, spec)
-    per_rank = [
-        work_of(part, data, span)
-        for data in ranks_of(part)
-        for span in chosen.of(data.rank)
-        if span.gpu_start_ns is not None
-    ]
+    per_rank = of_each(
+        part,
+        ranks_of(part),
+        lambda data: [work_of(part, data, span) for span in chosen.of(data.rank) if span.gpu_start_ns is not None],
+    )
     notes = [*chosen.notes, *(n for data in ranks_of(part) for n in notes_on_cut(data))]
-    return per_rank, Windows([replace(span, ops=np.empty(0, np.int64)) for span in chosen.spans], notes)
+    every = [work for of_rank in per_rank for work in of_rank]
+    return every, Windows([replace(span, ops=np.empty(0, np.int64)) for span in chosen.spans], notes)
 
 
 def work_of(profile: Profile, data: RankData, span: Window) -> Work:

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from stepscope.derive.comm.calls import groups_of, sides_of
 from stepscope.derive.comm.purpose import UNKNOWN, purpose_of
+from stepscope.derive.rank.at_once import of_each
 from stepscope.derive.rank.data import RankData, ranks_of
 from stepscope.derive.rank.recorded import contradictions
 from stepscope.derive.windows.cut_off import notes_on_cut
@@ -65,17 +66,18 @@ def _collection(profile: Profile) -> _Collection:
 
 def collect(part: Profile, facts: Facts | None = None) -> Collected:
     """Communication of every rank of one part of a profile."""
-    ranks = []
-    for data in ranks_of(part):
+
+    def of_rank(data: RankData) -> Collected:
         sides = _sides(part, data)
         more = facts(part, data, sides) if facts is not None else {}
         notes = [*contradictions(data), *notes_on_cut(data)]
-        ranks.append(Collected(sides, groups_of(part, data), more, notes))
-    return _joined(ranks)
+        return Collected(sides, groups_of(part, data), more, notes)
+
+    return _joined(of_each(part, ranks_of(part), of_rank))
 
 
 def _facts_alone(part: Profile, facts: Facts) -> dict[str, pl.DataFrame]:
-    return _joined_tables([facts(part, data, _sides(part, data)) for data in ranks_of(part)])
+    return _joined_tables(of_each(part, ranks_of(part), lambda data: facts(part, data, _sides(part, data))))
 
 
 def _joined(several: list[Collected]) -> Collected:

@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 
 from stepscope.derive.graph.releases import BY_LAUNCH, BY_NOTHING, Releases, in_runs, releases
+from stepscope.derive.rank.at_once import of_each
 from stepscope.derive.rank.data import COMM, COPY, RankData, ranks_of
 from stepscope.intervals.arrays import I64, NONE
 from stepscope.model.profile import Profile
@@ -30,13 +31,14 @@ Wanted = dict[int, list[tuple[int, int, int]]]
 
 def stretches(part: Profile, wanted: Wanted) -> pl.DataFrame:
     """The pieces of all visits to the ranks of this part, each from the start of its op back to a communication."""
-    frames = [pl.DataFrame(schema=_PIECES)]
-    for data in ranks_of(part):
-        if data.rank in wanted:
-            freed_by = releases(data)
-            frames.append(_spelled(part, data, freed_by, wanted[data.rank]))
-            data.forget(in_runs)
-    return pl.concat(frames)
+
+    def of_rank(data: RankData) -> pl.DataFrame:
+        pieces = _spelled(part, data, releases(data), wanted[data.rank])
+        data.forget(in_runs)
+        return pieces
+
+    visited = [data for data in ranks_of(part) if data.rank in wanted]
+    return pl.concat([pl.DataFrame(schema=_PIECES), *of_each(part, visited, of_rank)])
 
 
 def _spelled(part: Profile, data: RankData, releases: Releases, wanted: list[tuple[int, int, int]]) -> pl.DataFrame:

@@ -9,14 +9,13 @@ Places are ranks of ops by their end, as in `dependencies`: the op that ends las
 
 from __future__ import annotations
 
-from functools import cached_property
-
 import numpy as np
 import polars as pl
 from msgspec import Struct
 
 from stepscope.derive.rank.data import RankData
 from stepscope.intervals.arrays import I64, NONE, Mask
+from stepscope.model.memo import cached_property
 from stepscope.model.profile import Profile
 
 

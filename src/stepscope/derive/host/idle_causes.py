@@ -7,8 +7,6 @@ recorded that the thread waited for the interpreter's lock then). From the launc
 
 from __future__ import annotations
 
-from functools import cached_property
-
 import numpy as np
 import polars as pl
 from msgspec import Struct
@@ -19,6 +17,7 @@ from stepscope.derive.rank.cuda_calls import Family, families
 from stepscope.derive.rank.data import RankData
 from stepscope.intervals import Spans, distinct, union
 from stepscope.intervals.arrays import I8, I64, NONE, Mask, numbered
+from stepscope.model.memo import cached_property
 from stepscope.model.nesting import nest
 
 CAUSES = ("sync", "alloc", "load", "api", "host", "queue", "tail", "unlinked", "gil")

@@ -10,7 +10,6 @@ everything and the GPU runs nothing, on purpose, and once.
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +20,7 @@ from stepscope.derive.rank.data import RankData
 from stepscope.derive.rank.graphs import captures
 from stepscope.intervals import Spans, subtract, union
 from stepscope.intervals.arrays import I64, NONE, Mask
+from stepscope.model.memo import cached_property
 from stepscope.model.nesting import Nesting, nest
 from stepscope.model.profile import Profile
 

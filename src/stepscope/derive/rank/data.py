@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from stepscope.derive.rank.ranges import RankRanges
 from stepscope.intervals import Spans, union
 from stepscope.intervals.arrays import I32, I64, NONE, Mask
 from stepscope.model.columns import ROLE
+from stepscope.model.memo import cached_property
 from stepscope.model.profile import Profile
 
 #: An op in no stage.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-
 import numpy as np
 import numpy.typing as npt
 import polars as pl
@@ -11,6 +9,7 @@ import polars as pl
 from stepscope.derive.rank.tables import RankTables
 from stepscope.intervals.arrays import I64, NONE, Mask
 from stepscope.model.labels import SETUP_PATTERN
+from stepscope.model.memo import cached_property
 from stepscope.model.nesting import Nesting, climb, nest
 
 #: Domains of the profiler's own injections: their ranges say nothing about the program's structure.

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import polars as pl
 
 from stepscope.intervals.arrays import I8, I64
-from stepscope.model.memo import Memo, is_large
+from stepscope.model.memo import Memo, cached_property, is_large
 from stepscope.model.profile import Profile
 
 P = ParamSpec("P")
@@ -32,8 +31,9 @@ class RankTables:
     def let_go(self) -> None:
         """Forget arrays: they are derived again when they are asked for."""
         stays, ranks = ("profile", "_memo"), self.profile.ranks.height
-        for name in [name for name, value in self.__dict__.items() if name not in stays and is_large(value, ranks)]:
-            self.__dict__.pop(name, None)
+        for name, value in list(self.__dict__.items()):  # another thread may add to it
+            if name not in stays and is_large(value, ranks):
+                self.__dict__.pop(name, None)
         self._memo.let_go(ranks)
 
     def forget(self, *functions: Callable[..., Any]) -> None:

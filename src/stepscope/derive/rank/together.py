@@ -16,7 +16,7 @@ from stepscope.files import budget
 from stepscope.model.profile import Profile
 
 #: So many ranks share the cost of a query.
-_TOGETHER = 16
+TOGETHER = 16
 
 Derived = Callable[[list[RankData]], pl.DataFrame]
 
@@ -51,5 +51,5 @@ def _neighbours(data: RankData) -> list[RankData]:
 
 def _groups(profile: Profile) -> dict[int, list[int]]:
     ids = profile.rank_ids()
-    groups = [ids[first : first + _TOGETHER] for first in range(0, len(ids), _TOGETHER)]
+    groups = [ids[first : first + TOGETHER] for first in range(0, len(ids), TOGETHER)]
     return {rank: group for group in groups for rank in group}

@@ -16,6 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stepscope.derive.graph.releases import BY_ORDER, Releases, forget_releases, releases
+from stepscope.derive.rank.at_once import of_each
 from stepscope.derive.rank.data import COMM, COMPUTE, RankData, ranks_of
 from stepscope.derive.replay.change import Change
 from stepscope.derive.replay.host import Waits, forget_waits
@@ -73,7 +74,8 @@ class Runs(Struct):
 
 def runs(part: Profile, steps: dict[int, Step], change: Change) -> list[Runs]:
     """The runs of each rank of this part that has a step."""
-    return [_runs(part, data, steps[data.rank], change) for data in ranks_of(part) if data.rank in steps]
+    changed = [data for data in ranks_of(part) if data.rank in steps]
+    return of_each(part, changed, lambda data: _runs(part, data, steps[data.rank], change))
 
 
 def forget(data: RankData) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +12,7 @@ import polars as pl
 
 from stepscope.derive.rank.data import RankData
 from stepscope.intervals.arrays import I64, Mask, by_id
+from stepscope.model.memo import cached_property
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stepscope.derive.rank.at_once import of_each
 from stepscope.derive.rank.data import RankData, ranks_of
 from stepscope.derive.rank.recorded import contradictions
 from stepscope.derive.windows.cut_off import notes_on_cut
@@ -62,7 +63,7 @@ def _windows(profile: Profile, spec: WindowSpec, unit: Unit) -> Windows:
     if spec.start is not None:
         notes += _past_the_capture(chosen, spec)
     notes += [note for c in chosen if c.kind == "capture" for note in notes_on_cut(c.data)]
-    notes += [note for c in chosen for note in contradictions(c.data)]
+    notes += [note for of_rank in of_each(profile, [c.data for c in chosen], contradictions) for note in of_rank]
     unlinked = sum(c.data.unlinked for c in chosen)
     if unlinked:
         notes.append(noted("unlinked-ops", number=unlinked))

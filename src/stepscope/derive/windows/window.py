@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
 from typing import Literal, cast
 
 import numpy as np
@@ -14,6 +13,7 @@ from stepscope.derive.rank.data import RankData
 from stepscope.derive.windows.periods import Periods
 from stepscope.derive.windows.steps import Anchors
 from stepscope.intervals.arrays import I64
+from stepscope.model.memo import cached_property
 from stepscope.model.note import Note
 from stepscope.model.result import OfRank, OfWindow, Row, WindowRow, rows
 from stepscope.model.times import ABSOLUTE

@@ -22,7 +22,7 @@ from stepscope.derive.replay.change import Change
 from stepscope.derive.windows.periods import periods
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
-from stepscope.findings.evidence.hosts import Host, guilty, hosts, stage_of, sure
+from stepscope.findings.evidence.hosts import Host, each_host, guilty, stage_of, sure
 from stepscope.findings.evidence.places import longest, places
 from stepscope.findings.evidence.shown import LATE, lost_by
 from stepscope.findings.finding import Finding
@@ -93,7 +93,8 @@ _TRAINS = r"DataLoader|(?i:backward|optimizer)|_bwd|Adam|multi_tensor_apply|wgra
 
 def _in_step(case: Case) -> dict[int, tuple[Host, Spans, bool]]:
     """By rank: when its host was getting input, and whether ranges say so. Nothing where it cannot matter."""
-    if not case.material(max((h.parts.idle.length() for h in hosts(case).values()), default=0) - BATCH_HANDED_OVER.ns):
+    idle = each_host(case, lambda host: host.parts.idle.length())
+    if not case.material(max(idle.values(), default=0) - BATCH_HANDED_OVER.ns):
         return {}
     # An absence near the copy of a batch, on all ranks alike, is fetching; one of a single rank has other findings.
     fetching = _by_rank(case, near=True)
@@ -107,13 +108,13 @@ def _in_step(case: Case) -> dict[int, tuple[Host, Spans, bool]]:
 
 
 def _by_rank(case: Case, *, near: bool) -> dict[int, tuple[Host, Spans, bool]]:
-    fetching: dict[int, tuple[Host, Spans, bool]] = {}
-    for rank, host in hosts(case).items():
+    def of_host(host: Host) -> tuple[Host, Spans, bool] | None:
         every, named = _fetching(host, near)
         spans = every.clip(host.begin, host.end)
-        if host.idle_in(spans) and _recurs(host, every, host.idle_in(spans)):
-            fetching[rank] = host, spans, named
-    return fetching
+        recurs = host.idle_in(spans) and _recurs(host, every, host.idle_in(spans))
+        return (host, spans, named) if recurs else None
+
+    return {rank: found for rank, found in each_host(case, of_host).items() if found is not None}
 
 
 def remedy(case: Case) -> Change:

@@ -19,7 +19,7 @@ from stepscope.derive.host.idle_causes import SYNC
 from stepscope.derive.rank.cuda_calls import Family, families, families_of_names
 from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
-from stepscope.findings.evidence.hosts import Host, guilty, hosts, stage_of, sure
+from stepscope.findings.evidence.hosts import Host, each_host, guilty, stage_of, sure
 from stepscope.findings.evidence.measurement import measured
 from stepscope.findings.evidence.places import longest
 from stepscope.findings.evidence.shown import LATE, lost_by
@@ -110,7 +110,7 @@ class _Costly(Struct, frozen=True):
 
 def _costly(case: Case) -> list[_Costly]:
     """Kinds of waits without which the step is shorter."""
-    syncs = {r: s for r, h in hosts(case).items() if len((s := _syncs(h)).calls)}
+    syncs = {r: s for r, s in each_host(case, _syncs).items() if len(s.calls)}
     costly = []
     for kind in range(len(_KINDS)):
         calls = {r: of_kind for r, s in syncs.items() if len(of_kind := s.of(kind))}

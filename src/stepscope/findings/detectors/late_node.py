@@ -23,7 +23,7 @@ from stepscope.derive.replay.change import Change
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.arrivals import begins_late, comes_last, late_without_cause
-from stepscope.findings.evidence.hosts import NAMED_BESIDE_WORST, Host, hosts, sure
+from stepscope.findings.evidence.hosts import NAMED_BESIDE_WORST, Host, each_host, hosts, sure
 from stepscope.findings.evidence.launching import slow_hosts
 from stepscope.findings.evidence.peers import stages
 from stepscope.findings.evidence.shown import LATE, beside, lost_by, peer_of
@@ -75,7 +75,7 @@ def late(case: Case) -> list[_Late]:
     if len(case.ranks) < 2:
         return []
     slow = slow_hosts(case).beside
-    table = pl.concat([_stretches(case, h, slow.get(r, 1.0)) for r, h in hosts(case).items()])
+    table = pl.concat(each_host(case, lambda h: _stretches(case, h, slow.get(h.data.rank, 1.0))).values())
     begins = _begins(case)
     table = _beyond_usual(table, len(case.ranks)).filter(pl.col("over_there") > LATE_STRETCH.share * case.step_ns)
     over = dict(table.group_by("rank").agg(pl.col("over").sum()).iter_rows())

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
-from stepscope.findings.evidence.hosts import Host, guilty, hosts, stage_of
+from stepscope.findings.evidence.hosts import Host, each_host, guilty, hosts, stage_of
 from stepscope.findings.evidence.places import longest
 from stepscope.findings.evidence.shown import LATE
 from stepscope.findings.evidence.unprofiled import Cost, profiler_cost
@@ -61,7 +61,7 @@ class Instrumented(Struct, frozen=True):
 
 def instrumented(case: Case) -> dict[int, Instrumented]:
     """By rank: profiles that slow launching down, and so the step."""
-    return {r: by_rank for r, h in hosts(case).items() if (by_rank := _of(h)) is not None}
+    return {r: of_host for r, of_host in each_host(case, _of).items() if of_host is not None}
 
 
 def _of(host: Host) -> Instrumented | None:

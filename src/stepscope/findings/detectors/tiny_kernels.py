@@ -16,7 +16,7 @@ from stepscope.derive.replay.change import Change
 from stepscope.derive.work.roles import kernels
 from stepscope.derive.work.rules import Role
 from stepscope.findings.case import Case
-from stepscope.findings.evidence.hosts import Host, guilty, hosts, stage_of
+from stepscope.findings.evidence.hosts import Host, each_host, guilty, stage_of
 from stepscope.findings.evidence.launching import slow_hosts, usual
 from stepscope.findings.evidence.places import PLACES, longest
 from stepscope.findings.evidence.shown import LATE, lost_by
@@ -60,14 +60,15 @@ class _Stretches:
         dur = data.end[ops] - data.start[ops]
         stretch = np.cumsum(first) - 1
         again = np.zeros(len(ops), dtype=bool)
-        name, small = data.name[ops].astype(np.int64), _means(dur, first) < tiny_ns
+        before = np.append(0, np.cumsum(dur))
+        name, small = data.name[ops].astype(np.int64), _means(before, first) < tiny_ns
         landmark = kernels(data, ops).are(Role.PRODUCT, Role.CONVOLUTION, Role.ATTENTION)
         for period in range(1, int(TINY_PATTERN.value) + 1):
             repeats = _repeated(name, stretch, period, landmark)
             if not repeats.any():
                 continue
             begins = ~repeats  # with its repeats: a run
-            again |= repeats & (small | (_means(dur, begins) < tiny_ns))
+            again |= repeats & (small | (_means(before, begins) < tiny_ns))
         again &= host.on_device[ops]
         rows = np.flatnonzero(again)
         self.host = host
@@ -107,21 +108,19 @@ def _repeated(name: I64, stretch: I64, period: int, landmark: Mask) -> Mask:
     return inside
 
 
-def _means(dur: I64, first: Mask) -> F64:
-    """By kernel: the mean of the stretch that it is in."""
-    at = np.flatnonzero(first)
-    count = np.diff(np.r_[at, len(dur)])
-    return np.repeat(np.add.reduceat(dur, at) / count, count) if len(at) else np.empty(0)
+def _means(before: I64, first: Mask) -> F64:
+    """By kernel: the mean of the stretch that it is in; `before` is the time of those before it, and of all."""
+    edges = np.append(np.flatnonzero(first), len(first))
+    count = np.diff(edges)
+    return np.repeat(np.diff(before[edges]) / count, count)
 
 
 def _repeats(case: Case) -> dict[int, _Stretches]:
     """By rank whose host launches as it should: its tiny stretches, if they can matter."""
     which, tiny_ns = slow_hosts(case), TINY.value * usual(case).pace_ns
-    stretches = {
-        r: s
-        for r, h in hosts(case).items()
-        if r not in {**which.beside, **which.machine} and len((s := _Stretches(h, tiny_ns)).kernels)
-    }
+    slow = {**which.beside, **which.machine}
+    found = each_host(case, lambda host: None if host.data.rank in slow else _Stretches(host, tiny_ns))
+    stretches = {rank: of_rank for rank, of_rank in found.items() if of_rank is not None and len(of_rank.kernels)}
     return stretches if case.material(max((s.bound() for s in stretches.values()), default=0)) else {}
 
 

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
+from stepscope.findings.evidence.hosts import each_host
 from stepscope.findings.evidence.sequence import Sequence, sequences
 from stepscope.findings.evidence.wasted import Told, Waste, change, wasted
 from stepscope.findings.finding import Finding
@@ -54,7 +55,8 @@ def claims(case: Case) -> dict[int, Claims]:
 
 
 def _claims(case: Case) -> dict[int, Claims]:
-    return {r: _of(s) for r, s in sequences(case).items()}
+    of_ranks = sequences(case)
+    return each_host(case, lambda host: _of(of_ranks[host.data.rank]))
 
 
 def _of(sequence: Sequence) -> Claims:

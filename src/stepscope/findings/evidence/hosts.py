@@ -5,8 +5,8 @@ Detectors of host faults share this: one cause must not be reported twice, so al
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cached_property
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,8 +15,9 @@ from msgspec import Struct
 from stepscope.derive.accounting.partition import Partition, partition
 from stepscope.derive.host.idle_causes import ALLOC, API, CAUSES, SYNC, Pieces, call_causes, idle_causes
 from stepscope.derive.host.waits import host_waits
+from stepscope.derive.rank.at_once import of_each
 from stepscope.derive.rank.cuda_calls import Family, of_family
-from stepscope.derive.rank.data import COMM, COMPUTE, RankData, ranks_of
+from stepscope.derive.rank.data import COMM, COMPUTE, RankData, coded, ranks_of
 from stepscope.derive.rank.graphs import captures
 from stepscope.derive.windows.steps import marks_of
 from stepscope.derive.windows.window import Window
@@ -27,8 +28,11 @@ from stepscope.findings.evidence.start_up import started
 from stepscope.findings.finding import Cause, Place
 from stepscope.intervals import Spans, intersect, subtract, union
 from stepscope.intervals.arrays import I64, NONE, Mask, in_order, numbered
+from stepscope.model.memo import cached_property
 from stepscope.model.profile import Profile
 from stepscope.model.threshold import Threshold
+
+T = TypeVar("T")
 
 NAMED_BESIDE_WORST = Threshold(
     25.0,
@@ -123,7 +127,8 @@ class Host(Struct, frozen=True, dict=True):
         ops = ops[in_order(tid[data.launch[ops]], data.launch[ops], ops)]
         ops = ops[np.r_[True, np.diff(data.launch[ops]) != 0]] if len(ops) else ops
         launch, inner = data.launch[ops], self.on_device[ops]
-        parting = of_family(data, *_APART) | np.isin(call_causes(data), (SYNC, ALLOC))
+        causes = call_causes(data)
+        parting = of_family(data, *_APART) | (causes == SYNC) | (causes == ALLOC)
         before = np.zeros(len(ops), np.int64)
         for thread in numbered(tid[launch])[0].tolist():
             of_thread = tid[launch] == thread
@@ -137,8 +142,8 @@ class Host(Struct, frozen=True, dict=True):
     @cached_property
     def on_device(self) -> Mask:
         """By op: kernels, and copies and memsets that stay on the device."""
-        here = self.data.ops["copy_kind"].is_in(["none", "DtoD"]).to_numpy()
-        stays: Mask = (self.data.role != COMM) & here
+        copied = self.data.ops["copy_kind"]
+        stays: Mask = (self.data.role != COMM) & (coded(copied, "none") | coded(copied, "DtoD"))
         return stays
 
     @cached_property
@@ -281,6 +286,13 @@ class Host(Struct, frozen=True, dict=True):
 def hosts(case: Case) -> dict[int, Host]:
     """The hosts of the ranks that have the step; made once per case."""
     return case.once(_hosts)
+
+
+def each_host(case: Case, function: Callable[[Host], T]) -> dict[int, T]:
+    """`function` of the host of each rank that has the step."""
+    of_ranks = hosts(case)
+    found = of_each(case.profile, (host.data for host in of_ranks.values()), lambda data: function(of_ranks[data.rank]))
+    return dict(zip(of_ranks, found, strict=True))
 
 
 def _hosts(case: Case) -> dict[int, Host]:

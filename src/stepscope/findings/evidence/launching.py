@@ -12,7 +12,7 @@ from stepscope.derive.host.idle_causes import QUEUE, STARVED
 from stepscope.derive.peers.lateness import host_late
 from stepscope.derive.replay.change import Change
 from stepscope.findings.case import Case
-from stepscope.findings.evidence.hosts import hosts
+from stepscope.findings.evidence.hosts import each_host, hosts
 from stepscope.findings.evidence.once import once
 from stepscope.intervals import Spans, join, subtract, union
 from stepscope.intervals.arrays import I64
@@ -133,7 +133,7 @@ def _slow_hosts(case: Case) -> Slow:
     times as long, the machine is slow, and is taken to be as fast as that; where they do not, the framework is what
     takes time between them, and launches are taken to come at the pace of the hardware, as those of CUDA graphs do.
     """
-    paces = {r: h.pace_ns for r, h in hosts(case).items() if h.pace_ns is not None}
+    paces = {r: pace for r, pace in each_host(case, lambda h: h.pace_ns).items() if pace is not None}
     should, slow = usual(case), Slow({}, {}, {})
     for rank, pace in paces.items():
         others = [p for r, p in paces.items() if r != rank]

@@ -19,7 +19,8 @@ from stepscope.derive.peers.compute import (
     recorded_whole,
     same_work,
 )
-from stepscope.derive.rank.data import ranks_of
+from stepscope.derive.rank.at_once import of_each
+from stepscope.derive.rank.data import RankData, ranks_of
 from stepscope.errors import CannotAnswer
 from stepscope.findings.case import Case
 from stepscope.intervals.arrays import I64
@@ -97,5 +98,9 @@ def _kernels(case: Case, ops: dict[int, I64], sized: bool = False) -> pl.DataFra
     counts = {rank: communications_of(data, ops[rank]) for rank, data in data_of.items()}
     whole = recorded_whole(counts, case.once(stages))
     grids = {r: blocks_of(t) for r, t in case.profile.launch_shapes() if r in whole} if sized else {}
-    tables = [kernels_of(case.profile, data_of[rank], ops[rank], grids.get(rank)) for rank in sorted(whole)]
+
+    def of_rank(data: RankData) -> pl.DataFrame:
+        return kernels_of(case.profile, data, ops[data.rank], grids.get(data.rank))
+
+    tables = of_each(case.profile, [data_of[rank] for rank in sorted(whole)], of_rank)
     return pl.concat([pl.DataFrame(schema=KERNELS), *tables])

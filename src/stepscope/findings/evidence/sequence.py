@@ -7,8 +7,6 @@ softmax, part a stretch into *segments*.
 
 from __future__ import annotations
 
-from functools import cached_property
-
 import numpy as np
 from msgspec import Struct
 
@@ -18,8 +16,9 @@ from stepscope.derive.work.roles import Kernels, Role, kernels
 from stepscope.derive.work.rules import MULTIPLYING
 from stepscope.derive.work.sizes import GRID, Sizes, sizes
 from stepscope.findings.case import Case
-from stepscope.findings.evidence.hosts import Host, hosts
+from stepscope.findings.evidence.hosts import Host, each_host
 from stepscope.intervals.arrays import F64, I64, NONE, Mask
+from stepscope.model.memo import cached_property
 from stepscope.model.threshold import Threshold
 
 SMALL_TENSOR = Threshold(
@@ -140,7 +139,7 @@ def sequences(case: Case) -> dict[int, Sequence]:
 
 
 def _sequences(case: Case) -> dict[int, Sequence]:
-    return {r: _sequence(h) for r, h in hosts(case).items()}
+    return each_host(case, _sequence)
 
 
 def _sequence(host: Host) -> Sequence:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +13,7 @@ import polars as pl
 
 from stepscope import progress
 from stepscope.errors import BadInput
+from stepscope.files import cores
 from stepscope.model.spill import joined
 from stepscope.sources.nsys.paged import NotPlain, Paged, RowOrder, Soundness
 from stepscope.sources.nsys.tables import RAW_DTYPE, Each, Field, Kind, Only, decode, literal, no_rows, plain
@@ -47,7 +47,7 @@ class SqliteTables:
         self.unread: dict[tuple[str, str], int] = {}
         self._uri = address(path)
         self.soundness = Soundness(path, self._uri)
-        self._paged = Paged(path, self._query, _workers())
+        self._paged = Paged(path, self._query, cores.threads())
         self._columns: dict[str, frozenset[str]] = {}
         kinds = {str(name): kind for name, kind in self._query("SELECT name, type FROM sqlite_master")}
         self._names = frozenset(name for name, kind in kinds.items() if kind == "table")
@@ -98,7 +98,7 @@ class SqliteTables:
             return []
         wanted = ", ".join(_quote(c) if c in there else "NULL" for c in columns)
         queries = [f"SELECT DISTINCT {wanted} FROM {_quote(table)}{where}" for where in self._ranges(table)]
-        with ThreadPoolExecutor(_workers()) as pool:
+        with ThreadPoolExecutor(cores.threads()) as pool:
             rows = {row for part in pool.map(self._query, queries) for row in part}
         return cast("list[tuple[int | None, ...]]", [tuple(plain(v, "int") for v in row) for row in rows])
 
@@ -163,7 +163,7 @@ class SqliteTables:
         if len(ranges) < 2:
             whole = read(ranges[0]) if ranges else shaped(pl.DataFrame())
         else:
-            with ThreadPoolExecutor(_workers()) as pool:
+            with ThreadPoolExecutor(cores.threads()) as pool:
                 whole = joined(progress.mapped(pool, read, ranges))
         if order:
             self.soundness.check(order)
@@ -206,7 +206,7 @@ class SqliteTables:
             return []
         first, last = int(low), int(high)
         span = last - first + 1
-        size = max(16_384, min(_RANGE_ROWS, -(-span // _workers())), span // _MAX_RANGES)
+        size = max(16_384, min(_RANGE_ROWS, -(-span // cores.threads())), span // _MAX_RANGES)
         return [f" WHERE rowid BETWEEN {at} AND {at + size - 1}" for at in range(first, last + 1, size)]
 
     def _query(self, sql: str) -> list[tuple[Any, ...]]:
@@ -271,10 +271,6 @@ def address(path: Path) -> str:
     # A database in WAL mode makes even a reader create files next to it, unless it is declared immutable.
     wal = header[18:20] != b"\x01\x01"
     return path.absolute().as_uri() + ("?mode=ro&immutable=1" if wal else "?mode=ro")
-
-
-def _workers() -> int:
-    return min(8, os.cpu_count() or 1)
 
 
 def _wanted(columns: Mapping[str, tuple[str, Field]], expression: Callable[[str, Field], str]) -> str:
