@@ -85,7 +85,7 @@ def _within(tracks: list[Row], most: int, end: int, group: Group) -> tuple[list[
     total = sum(len(track.start) for track in tracks)
     pixels = total if total <= most else max(most // PER_PIXEL, 1)
     while True:
-        views = [track.view(-1, end + 1, pixels) for track in tracks]
+        views = [track.view(-1, end + 1, pixels, overview=True) for track in tracks]
         if sum(len(view.start) for view in views) <= most or pixels <= 1:
             break
         pixels //= 2

@@ -43,7 +43,7 @@ class CounterTrack:
     def most(self) -> float:
         return max(float(self.value.max()), 1e-9) if len(self.value) else 1.0
 
-    def view(self, lo: int, hi: int, pixels: int, matches: Mask | None = None) -> Marks:
+    def view(self, lo: int, hi: int, pixels: int, matches: Mask | None = None, *, overview: bool = False) -> Marks:
         """Samples of [lo, hi): `n` is the largest value of a mark, `row` the least, as parts of `most`."""
         first = max(int(np.searchsorted(self.start, lo, side="right")) - 1, 0)
         last = int(np.searchsorted(self.start, hi))

@@ -61,18 +61,35 @@ class Track:
     #: what a report carries of each mark, by name (block.py)
     carried: Mapping[str, I64] = field(default_factory=dict, repr=False)
     _long: dict[int, I64] = field(default_factory=dict, repr=False)
+    _coarsest: list[Pyramid] = field(default_factory=list, repr=False)
 
     @cached_property
     def pyramid(self) -> Pyramid:
         return Pyramid.of(self.start, self.end, self.family, len(self.kinds))
+
+    def _kept(self, level: int, overview: bool) -> Buckets | None:
+        """All marks in buckets of 2^level ns; None where that is finer than what is kept.
+
+        Of a track that is only seen as a whole, what is finer than the first such view is not worked out.
+        """
+        if overview and "pyramid" not in self.__dict__:
+            if not self._coarsest:
+                marks = self.start, self.end, self.family
+                self._coarsest.append(Pyramid([buckets(*marks, len(self.kinds), level)] if len(self.start) else []))
+            if (found := self._coarsest[0].at(level)) is not None:
+                return found
+        return self.pyramid.at(level)
 
     @cached_property
     def _reach(self) -> I64:
         """How far each mark and all before it reach."""
         return np.maximum.accumulate(self.end)
 
-    def view(self, lo: int, hi: int, pixels: int, matches: Mask | None = None) -> Marks:
-        """What [lo, hi) shows on so many pixels; `matches` says by text which are searched for."""
+    def view(self, lo: int, hi: int, pixels: int, matches: Mask | None = None, *, overview: bool = False) -> Marks:
+        """What [lo, hi) shows on so many pixels; `matches` says by text which are searched for.
+
+        `overview`: of one who looks at all there is, on ever fewer pixels, and never closer.
+        """
         pixels = max(pixels, _LEAST_PIXELS)
         first, last = self._near(lo, hi)
         if last - first <= PER_PIXEL * pixels:
@@ -80,7 +97,7 @@ class Track:
             return self._marks(rows[self.end[rows] >= lo], matches)
         level = _level(hi - lo, pixels // 2 if self.shares else pixels)
         while True:
-            marks = self._coarse(lo, hi, level, matches)
+            marks = self._coarse(lo, hi, level, matches, overview)
             if len(marks.start) <= PER_PIXEL * pixels:
                 return marks
             level += 1
@@ -96,9 +113,9 @@ class Track:
         one, none = np.ones(len(rows), np.int64), np.zeros(len(rows), np.uint8)
         return Marks(self.start[rows], self.end[rows], self.kinds[self.family[rows]], name, one, none, rows, match)
 
-    def _coarse(self, lo: int, hi: int, level: int, matches: Mask | None) -> Marks:
+    def _coarse(self, lo: int, hi: int, level: int, matches: Mask | None, overview: bool) -> Marks:
         """Buckets of 2^level ns, and the marks that are at least as long."""
-        level_marks = self.pyramid.at(level)
+        level_marks = self._kept(level, overview)
         if level_marks is None:
             first, last = self._near(lo, hi)
             near = slice(first, last)
