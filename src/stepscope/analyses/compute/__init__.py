@@ -22,7 +22,8 @@ from stepscope.analyses.compute.budget import WHAT, Budget, budget
 from stepscope.analyses.compute.fused import chain_rows
 from stepscope.analyses.compute.groups import frame, table
 from stepscope.derive.accounting.named_window import about_window, sized_window
-from stepscope.derive.rank.data import ranks_of
+from stepscope.derive.rank.at_once import of_each
+from stepscope.derive.rank.data import RankData, ranks_of
 from stepscope.derive.rank.graphs import graph_notes
 from stepscope.derive.rank.needs import need_ops
 from stepscope.derive.windows.choosing import windows
@@ -144,24 +145,15 @@ def compute(
     notes: list[Note] = []
     totals: list[_Total] = []
     budgets: list[_Spent] = []
-    for data in ranks_of(profile):
-        for span in chosen.of(data.rank):
-            if not span.gpu_ns:
-                continue
-            if by == "budget":
-                spent = budget(data, span)
-                assert spent is not None  # the window has GPU time
-                rows = _budget_rows(spent)
-                budgets.append(_spent(data.rank, spent))
-            else:
-                work = step_work(data, span)
-                ops = frame(data, work, span.lengths(data), by == "module")
-                if by == "module":
-                    ops = ops.with_columns(with_twins(data, work.ops, ops["module"], eager))
-                rows = chain_rows(work, ops, span.gpu_ns) if by == "chain" else table(ops, [by, "phase"], span.gpu_ns)
-                totals.append(_total(span, ops))
-                notes += basis_notes(work, data.rank)
-            frames.append(span.of_rank(rows))
+
+    def of_rank(data: RankData) -> list[_OfWindow]:
+        return [_of_window(data, span, by, eager) for span in chosen.of(data.rank) if span.gpu_ns]
+
+    for rows, total, spent, said in (one for found in of_each(profile, ranks_of(profile), of_rank) for one in found):
+        frames.append(rows)
+        totals += total
+        budgets += spent
+        notes += said
     row_type = VARIANTS.get(f"by={by}", Row)
     shown = chosen.table(row_type, pl.concat(frames) if frames else [])
     if by == "module" and not shown["module"].count():
@@ -174,6 +166,23 @@ def compute(
     return Result(
         shown, chosen.rows(), summary, [*chosen.notes, *graph_notes(profile), *_once(notes)], ranked_by=_ranked(by)
     )
+
+
+#: Of a window: its rows, and its total or its budget, and what it rests on.
+_OfWindow = tuple[pl.DataFrame, list[_Total], list[_Spent], list[Note]]
+
+
+def _of_window(data: RankData, span: Window, by: By, eager: Profile | None) -> _OfWindow:
+    if by == "budget":
+        spent = budget(data, span)
+        assert spent is not None  # the window has GPU time
+        return span.of_rank(_budget_rows(spent)), [], [_spent(data.rank, spent)], []
+    work = step_work(data, span)
+    ops = frame(data, work, span.lengths(data), by == "module")
+    if by == "module":
+        ops = ops.with_columns(with_twins(data, work.ops, ops["module"], eager))
+    rows = chain_rows(work, ops, span.gpu_ns) if by == "chain" else table(ops, [by, "phase"], span.gpu_ns)
+    return span.of_rank(rows), [_total(span, ops)], [], basis_notes(work, data.rank)
 
 
 def _ranked(by: str) -> str | None:

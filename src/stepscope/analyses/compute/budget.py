@@ -22,7 +22,7 @@ from stepscope.derive.work.reference import MEASURED_ON, product_rate, scores_re
 from stepscope.derive.work.roles import PRECISION
 from stepscope.derive.work.rules import MEMORY_BOUND, MULTIPLYING, Role
 from stepscope.derive.work.step import StepWork, step_work, work_of_ops
-from stepscope.intervals.arrays import F64, I64
+from stepscope.intervals.arrays import F64, I64, one_of
 from stepscope.model.gpus import Gpu, gpu_of
 
 #: Rows of compute, in the order in which they are shown; then those of the rest of the step.
@@ -94,7 +94,7 @@ def kernel_shares(work: StepWork) -> F64:
     kernel_shares = np.zeros((count, len(COMPUTE_ROWS)))
     kinds, passes, length = work.kinds, work.passes, np.maximum(work.length, 1).astype(float)
     multiplying = kinds.are(*MULTIPLYING) | work.done.known  # a compiler's kernel may multiply, too
-    memory = np.isin(kinds.role, list(MEMORY_BOUND)) & ~multiplying
+    memory = one_of(kinds.role, MEMORY_BOUND) & ~multiplying
     _multiply(work, kernel_shares, length, multiplying)
     _stream(work, kernel_shares, length, memory)
     kernel_shares[:, UNKNOWN] = np.where(multiplying | memory, kernel_shares[:, UNKNOWN], 1.0)

@@ -18,7 +18,7 @@ from stepscope.derive.work.rules import MEMORY_BOUND, Role
 from stepscope.derive.work.sizes import SOURCES as SIZE_FROM
 from stepscope.derive.work.sizes import crossing
 from stepscope.derive.work.step import StepWork
-from stepscope.intervals.arrays import I64
+from stepscope.intervals.arrays import I64, one_of
 from stepscope.model.threshold import Threshold
 
 _FAR = Threshold(
@@ -68,7 +68,7 @@ def _bound(data: RankData, work: StepWork) -> pl.Series:
         return pl.repeat(None, len(work.ops), dtype=pl.String, eager=True)
     length = np.maximum(work.length, 1)
     compute = np.nan_to_num(work.done.done / work.done.rate / length)
-    memory = np.isin(work.kinds.role, list(MEMORY_BOUND)) & ~crossing(data, work.ops)
+    memory = one_of(work.kinds.role, MEMORY_BOUND) & ~crossing(data, work.ops)
     moving = np.where(memory, np.nan_to_num(work.sizes.bytes / float(work.gpu.gbps) / length), 0.0)
     measured = (work.done.known & (work.done.done > 0)) | (memory & (work.sizes.source > 0))
     word = np.where(np.maximum(compute, moving) < 1 / _FAR.value, 0, np.where(compute >= moving, 1, 2))
