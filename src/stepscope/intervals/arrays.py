@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
 import numpy as np
@@ -38,6 +39,17 @@ def look_up(table: npt.NDArray[T], ids: npt.NDArray[np.integer[Any]]) -> npt.NDA
         some = slice(first, first + _AT_ONCE)
         np.take(table, ids[some], mode="clip", out=values[some])
     return values
+
+
+def one_of(codes: npt.NDArray[np.integer[Any]], wanted: Iterable[int]) -> Mask:
+    """Which codes are among a few: compared with one after the other, as plain numbers.
+
+    On codes of 8 bits `np.isin` takes 300 times as long as a comparison, and one with a member of an enumeration 15 times.
+    """
+    found = np.zeros(len(codes), dtype=bool)
+    for code in wanted:
+        found |= codes == int(code)
+    return found
 
 
 def packed(high: npt.NDArray[np.integer[Any]] | int, low: npt.NDArray[np.integer[Any]] | int) -> I64:

@@ -41,7 +41,7 @@ from stepscope.derive.windows.spec import WindowSpec
 from stepscope.derive.windows.window import WHOLE, Window
 from stepscope.errors import BadInput, CannotAnswer
 from stepscope.intervals import covered, union
-from stepscope.intervals.arrays import I64, NONE
+from stepscope.intervals.arrays import I64, NONE, one_of
 from stepscope.model.capturing import capture_with
 from stepscope.model.note import noted
 from stepscope.model.option import Effect
@@ -208,7 +208,7 @@ def _idle(data: RankData, span: Window, marks: Compiled) -> Idle:
     assert span.gpu_start_ns is not None and span.gpu_end_ns is not None
     idle = partition(data, span.gpu_start_ns, span.gpu_end_ns).idle
     pieces = causes(data, idle)
-    hosts = ~np.isin(pieces.cause, (QUEUE, TAIL, UNLINKED))
+    hosts = ~one_of(pieces.cause, (QUEUE, TAIL, UNLINKED))
     parts = np.zeros(4, dtype=np.int64)
     for tid in np.unique(pieces.tid[hosts]):
         mine = hosts & (pieces.tid == tid)

@@ -14,14 +14,14 @@ from stepscope.derive.host.gil import WAITING, lock_ranges
 from stepscope.derive.host.idle_causes import GIL, HOST, Pieces
 from stepscope.derive.rank.data import RankData
 from stepscope.derive.rank.libraries import library_ranges
-from stepscope.intervals.arrays import NONE
+from stepscope.intervals.arrays import NONE, one_of
 from stepscope.model.nesting import nest
 from stepscope.model.profile import Profile
 
 
 def doing(profile: Profile, data: RankData, pieces: Pieces) -> pl.Series:
     """Innermost host record at the middle of each `host` stretch, as `kind: name`; null where nothing was recorded."""
-    asked = np.flatnonzero(np.isin(pieces.cause, (HOST, GIL)))
+    asked = np.flatnonzero(one_of(pieces.cause, (HOST, GIL)))
     records = _records(profile, data)
     recorded = pl.repeat(None, len(pieces.start), dtype=pl.String, eager=True).alias("doing")
     if records.height and len(asked):
@@ -37,7 +37,7 @@ def _or_sampled(profile: Profile, data: RankData, pieces: Pieces, recorded: pl.S
     """What is not told, by the first sample of the thread in the stretch: `sample: function [module]`."""
     if not profile.has("samples"):
         return recorded
-    asked = np.flatnonzero(np.isin(pieces.cause, (HOST, GIL)) & recorded.is_null().to_numpy())
+    asked = np.flatnonzero(one_of(pieces.cause, (HOST, GIL)) & recorded.is_null().to_numpy())
     at = np.full(len(asked), NONE, dtype=np.int64)
     tid, start = (data.samples[c].cast(pl.Int64).to_numpy() for c in ("tid", "start_ns"))
     for thread in np.unique(pieces.tid[asked]).tolist():

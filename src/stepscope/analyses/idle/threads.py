@@ -13,7 +13,7 @@ from msgspec import Struct
 from stepscope.derive.host.idle_causes import GIL, HOST, QUEUE, TAIL, UNLINKED, Pieces
 from stepscope.derive.rank.data import RankData
 from stepscope.intervals import distinct, union
-from stepscope.intervals.arrays import I64, NONE, Mask, take
+from stepscope.intervals.arrays import I64, NONE, Mask, one_of, take
 from stepscope.model.nesting import nest
 from stepscope.model.profile import Profile
 
@@ -43,14 +43,14 @@ def thread_time(profile: Profile, data: RankData, pieces: Pieces) -> pl.DataFram
 
     `piece` is null, and `samples` is how many there were, in rows whose time is shared among samples.
     """
-    others = np.flatnonzero(np.isin(pieces.cause, list(_NO_THREAD)))
+    others = np.flatnonzero(one_of(pieces.cause, _NO_THREAD))
     state = np.array([_NO_THREAD[cause] for cause in pieces.cause[others].tolist()], dtype=np.int64)
     parts = [
         pl.DataFrame({"piece": others, "state": state, "ns": (pieces.end - pieces.start)[others]}).select(
             "piece", "state", pl.lit(None, pl.String).alias("doing"), pl.lit(None, pl.Int64).alias("samples"), "ns"
         )
     ]
-    mine = np.flatnonzero(~np.isin(pieces.cause, list(_NO_THREAD)))
+    mine = np.flatnonzero(~one_of(pieces.cause, _NO_THREAD))
     for thread in np.unique(pieces.tid[mine]).tolist():
         atoms = _atoms(profile, data, pieces, mine[pieces.tid[mine] == thread], thread)
         settled = atoms.doing.is_not_null().to_numpy() | ~np.isin(atoms.state, (RUNNING, UNKNOWN))
@@ -75,7 +75,7 @@ def thread_of(profile: Profile, data: RankData, pieces: Pieces) -> pl.Series:
     states = pl.repeat(None, len(pieces.start), dtype=pl.String, eager=True).alias("thread")
     if not profile.has("off_cpu"):
         return states
-    mine = np.flatnonzero(~np.isin(pieces.cause, list(_NO_THREAD)))
+    mine = np.flatnonzero(~one_of(pieces.cause, _NO_THREAD))
     parts = [
         _atoms(profile, data, pieces, mine[pieces.tid[mine] == thread], thread)
         for thread in np.unique(pieces.tid[mine]).tolist()
@@ -109,7 +109,7 @@ def _atoms(profile: Profile, data: RankData, pieces: Pieces, rows: I64, thread: 
         nest(np.zeros(len(start), np.int64), start, end).enclosing(zeros, at)
         for start, end in ((off_start, off_end), (in_start, in_end))
     )
-    call = np.where(~np.isin(pieces.cause[piece], (HOST, GIL)), pieces.call[piece], NONE)
+    call = np.where(~one_of(pieces.cause[piece], (HOST, GIL)), pieces.call[piece], NONE)
     names = profile.names
     # What it was in: the call of the system, else the CUDA call, else what the scheduler says it waits for.
     of_system = system["kind"].cast(pl.String) + ": " + names.gather(system["name"])

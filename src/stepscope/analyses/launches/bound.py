@@ -17,6 +17,7 @@ from stepscope.derive.accounting.partition import partition
 from stepscope.derive.host.idle_causes import API, CAUSES, GIL, HOST, STARVED, Pieces, idle_causes
 from stepscope.derive.rank.data import RankData
 from stepscope.derive.windows.window import Window
+from stepscope.intervals.arrays import one_of
 
 HOST_BOUND, OVERHEAD, MIXED = "host-bound", "overhead-bound", "mixed"
 #: Verdict by the part that has the majority.
@@ -114,7 +115,7 @@ def verdict(data: RankData, span: Window) -> tuple[Verdict, Parts] | None:
         "verdict": bound,
         "starved_pct": 100.0 * sizes["starved"] / span.gpu_ns,
         "starved_ns": sizes["starved"],
-        "starved_host_ns": int(length[np.isin(pieces.cause, (HOST, GIL))].sum()),
+        "starved_host_ns": int(length[one_of(pieces.cause, (HOST, GIL))].sum()),
         "starved_api_ns": int(length[pieces.cause == API].sum()),
         "starved_gaps": gaps,
         "starved_longest_ns": longest,
@@ -143,7 +144,7 @@ def verdict(data: RankData, span: Window) -> tuple[Verdict, Parts] | None:
 
 def _gaps(pieces: Pieces) -> tuple[int, int]:
     """In how many gaps the GPU starved, and for how long in the longest."""
-    rows = np.flatnonzero(np.isin(pieces.cause, STARVED))
+    rows = np.flatnonzero(one_of(pieces.cause, STARVED))
     gap, which = np.unique(pieces.next_op[rows], return_inverse=True)
     total = np.zeros(len(gap), np.int64)
     np.add.at(total, which.reshape(-1), (pieces.end - pieces.start)[rows])
@@ -152,7 +153,7 @@ def _gaps(pieces: Pieces) -> tuple[int, int]:
 
 def _where(data: RankData, pieces: Pieces) -> tuple[str | None, int]:
     """The range in which the launching threads were for most of the starved time; null where they were in none."""
-    rows = np.flatnonzero(np.isin(pieces.cause, STARVED))
+    rows = np.flatnonzero(one_of(pieces.cause, STARVED))
     if len(rows) == 0:
         return None, 0
     at, which = np.unique(pieces.host_range[rows], return_inverse=True)

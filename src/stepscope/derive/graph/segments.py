@@ -8,7 +8,7 @@ import polars as pl
 from stepscope.derive.graph.releases import BY_LAUNCH, BY_NOTHING, Releases, in_runs, releases
 from stepscope.derive.rank.at_once import of_each
 from stepscope.derive.rank.data import COMM, COPY, RankData, ranks_of
-from stepscope.intervals.arrays import I64, NONE
+from stepscope.intervals.arrays import I64, NONE, one_of
 from stepscope.model.profile import Profile
 
 KINDS = ("compute", "comm", "copy", "queue", "launch", "host", "sync")
@@ -103,7 +103,7 @@ def _pieces(part: Profile, data: RankData, releases: Releases, states: I64, visi
     kind, named, down, there, last = (np.stack(c, axis=1).reshape(-1) for c in zip(*columns, strict=True))
     kind, named, down, last = kind[there], named[there], down[there], last[there]
     texts = data.text_of(data.enclosing(named))
-    bare = np.isin(kind, [_LAUNCH, _HOST, _SYNC])
+    bare = one_of(kind, (_LAUNCH, _HOST, _SYNC))
     frame = pl.DataFrame(
         {
             "visit": np.repeat(visit, 5)[there],

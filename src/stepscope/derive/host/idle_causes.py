@@ -16,7 +16,7 @@ from stepscope.derive.host.gil import lock_waits
 from stepscope.derive.rank.cuda_calls import Family, families
 from stepscope.derive.rank.data import RankData
 from stepscope.intervals import Spans, distinct, union
-from stepscope.intervals.arrays import I8, I64, NONE, Mask, numbered
+from stepscope.intervals.arrays import I8, I64, NONE, Mask, numbered, one_of
 from stepscope.model.memo import cached_property
 from stepscope.model.nesting import nest
 
@@ -181,7 +181,7 @@ def _merge(cut: _Columns, gap: I64) -> _Columns:
     if len(gap) == 0:
         return _nothing()
     start, end, cause, call, tid, next_op, within = cut
-    moved = np.isin(cause[1:], (HOST, GIL)) & (within[1:] != within[:-1])
+    moved = one_of(cause[1:], (HOST, GIL)) & (within[1:] != within[:-1])
     first = np.r_[True, (gap[1:] != gap[:-1]) | (cause[1:] != cause[:-1]) | moved]
     group = np.cumsum(first) - 1
     longest = (

@@ -14,7 +14,7 @@ from stepscope.derive.host.launch_queue import held_up
 from stepscope.derive.rank.cuda_calls import WAITING, Family, families, of_family
 from stepscope.derive.rank.data import RankData
 from stepscope.derive.rank.events import records_of
-from stepscope.intervals.arrays import I64, NONE, Mask
+from stepscope.intervals.arrays import I64, NONE, Mask, one_of
 
 #: What a call waits for: its stream or event, all of the device, or the copy that it makes.
 _ONE = (Family.STREAM_SYNC, Family.EVENT_SYNC)
@@ -61,7 +61,7 @@ def _synchronized(data: RankData) -> tuple[I64, I64]:
     if len(calls) == 0:
         return nothing
     family = family[calls]
-    one, whole, copies = np.isin(family, _ONE), np.isin(family, _ALL), family == Family.BLOCKING_COPY
+    one, whole, copies = (one_of(family, of) for of in (_ONE, _ALL, (Family.BLOCKING_COPY,)))
     start, end = (data.calls[c].to_numpy()[calls] for c in ("start_ns", "end_ns"))
     stream, before = _covered(data, calls, start)
     launched = data.by_launch[0] if not data.unlinked else np.argsort(data.launched_at, kind="stable")

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from stepscope.derive.rank.data import RankData, coded
-from stepscope.intervals.arrays import I8, I64, NONE, Mask, look_up
+from stepscope.intervals.arrays import I8, I64, NONE, Mask, look_up, one_of
 from stepscope.model.api_names import SUFFIX
 from stepscope.model.threshold import Threshold
 
@@ -92,9 +92,8 @@ def _blocked_by_copies(data: RankData, by_call: I8) -> I64:
     ops = ops[data.launch[ops] != NONE]
     calls = data.launch[ops]
     start, end = (data.calls[c].to_numpy() for c in ("start_ns", "end_ns"))
-    blocked = (
-        (data.end[ops] <= end[calls]) & (end[calls] - start[calls] >= _BLOCKS.ns) & (by_call[calls] == Family.OTHER)
-    )
+    blocked = (data.end[ops] <= end[calls]) & (end[calls] - start[calls] >= _BLOCKS.ns)
+    blocked &= by_call[calls] == int(Family.OTHER)
     waiting: I64 = np.unique(calls[blocked])
     return waiting
 
@@ -118,11 +117,7 @@ def of_family(data: RankData, *wanted: Family) -> Mask:
 
 
 def _of_family(data: RankData, wanted: tuple[Family, ...]) -> Mask:
-    by_call = families(data)
-    wanted_calls: Mask = by_call == wanted[0]
-    for family in wanted[1:]:
-        wanted_calls |= by_call == family
-    return wanted_calls
+    return one_of(families(data), wanted)
 
 
 def families_of_names(names: pl.Series) -> I8:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stepscope.derive.rank.cuda_calls import Family, families, of_family
+from stepscope.derive.rank.cuda_calls import Family, of_family
 from stepscope.derive.rank.data import RankData
 from stepscope.derive.rank.graphs import captures
 from stepscope.intervals import union
@@ -102,8 +102,7 @@ def _recorded(data: RankData) -> Recorded:
         return Recorded(linked, early, 0, 0, 0, 0, *named)
     there = _marked(data.launch, data.calls.height)
     start = data.calls["start_ns"].to_numpy()
-    family = families(data)
-    launches = family == Family.LAUNCH
+    launches = of_family(data, Family.LAUNCH)
     of_kernels = data.launch[data.is_kernel]
     of_kernels = of_kernels[of_kernels != NONE]
     if (of_graphs := of_family(data, Family.GRAPH_LAUNCH)).any():

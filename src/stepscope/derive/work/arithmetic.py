@@ -23,7 +23,7 @@ from stepscope.derive.work.reference import MEASURED_ON, convolution_rate, produ
 from stepscope.derive.work.roles import PRECISION, Kernels, kernels
 from stepscope.derive.work.rules import MEMORY_BOUND, MULTIPLYING, Role
 from stepscope.derive.work.sizes import GRID, Sizes, crossing
-from stepscope.intervals.arrays import F64, I64, NONE, Mask, take
+from stepscope.intervals.arrays import F64, I64, NONE, Mask, one_of, take
 from stepscope.model.gpus import Gpu
 
 
@@ -127,7 +127,7 @@ def good(data: RankData, ops: I64, kinds: Kernels, size: Sizes, done: Arithmetic
     if gpu is None:
         return Good(best, source)
     measured = REFERENCE if gpu.name == MEASURED_ON else SCALED
-    streaming = np.isin(kinds.role, list(MEMORY_BOUND)) & (size.source >= GRID) & ~crossing(data, ops)
+    streaming = one_of(kinds.role, MEMORY_BOUND) & (size.source >= GRID) & ~crossing(data, ops)
     best[streaming] = stream_ns(gpu, size.bytes[streaming])
     source[streaming] = measured
     counted = done.known & (done.done > 0)

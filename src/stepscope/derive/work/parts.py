@@ -16,7 +16,7 @@ from stepscope.derive.work.phases import AGAIN, BACKWARD, OPTIMIZER, Phases, in_
 from stepscope.derive.work.roles import Kernels, kernels
 from stepscope.derive.work.rules import MULTIPLYING, Role
 from stepscope.derive.work.sizes import crossing
-from stepscope.intervals.arrays import I64, Mask
+from stepscope.intervals.arrays import I64, Mask, one_of
 from stepscope.model.threshold import Threshold
 
 PARTS = (
@@ -73,7 +73,7 @@ class Parts(Struct, frozen=True):
     by_hand: Mask
 
     def are(self, *parts: str) -> Mask:
-        mask: Mask = np.isin(self.part, [_CODE[part] for part in parts])
+        mask: Mask = one_of(self.part, [_CODE[part] for part in parts])
         return mask
 
 
@@ -142,14 +142,14 @@ def _around_softmax(role: I8, matrix: Mask, phase: I8, is_soft: Mask) -> Mask:
     near = (soft - product[behind - 1] <= _NEAR.count) & (product[behind] - soft <= _NEAR.count)
     near &= (product[behind - 1] - product[first] <= _NEAR.count) & (product[last] - product[behind] <= _NEAR.count)
     begin, end = product[first], product[last]
-    walls = np.r_[0, np.cumsum(np.isin(role, (Role.SORT, Role.LOSS, Role.NORM, Role.ATTENTION, Role.CONVOLUTION)))]
+    walls = np.r_[0, np.cumsum(one_of(role, (Role.SORT, Role.LOSS, Role.NORM, Role.ATTENTION, Role.CONVOLUTION)))]
     near &= walls[end + 1] == walls[begin]
     return _covered(count, begin[near], end[near] + 1)
 
 
 def _around_loss(role: I8) -> Mask:
     """Runs between walls that have a loss's kernel in them."""
-    wall = np.isin(role, _WALLS)
+    wall = one_of(role, _WALLS)
     run = np.cumsum(wall)
     lossy = np.unique(run[role == Role.LOSS])
     around_loss: Mask = np.isin(run, lossy) & ~wall

@@ -18,7 +18,7 @@ from stepscope.derive.work.launches import launching
 from stepscope.derive.work.roles import Kernels, kernels
 from stepscope.derive.work.rules import MULTIPLYING, Role
 from stepscope.derive.work.sizes import launches
-from stepscope.intervals.arrays import I64, NONE, Mask
+from stepscope.intervals.arrays import I64, NONE, Mask, one_of
 from stepscope.model.threshold import Threshold
 
 PHASES = ("other", "forward", "backward", "recomputed", "optimizer")
@@ -55,7 +55,7 @@ class Phases(Struct, frozen=True):
     how: I8
 
     def are(self, *phases: int) -> Mask:
-        mask: Mask = np.isin(self.phase, phases)
+        mask: Mask = one_of(self.phase, phases)
         return mask
 
 

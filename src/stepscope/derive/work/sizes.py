@@ -17,7 +17,7 @@ from stepscope.derive.work.extents import extent
 from stepscope.derive.work.launches import op_bytes
 from stepscope.derive.work.roles import Kernels, kernels
 from stepscope.derive.work.rules import MEMORY_BOUND
-from stepscope.intervals.arrays import F64, I64, Mask, numbered
+from stepscope.intervals.arrays import F64, I64, Mask, numbered, one_of
 from stepscope.model import ranks as of_ranks
 from stepscope.model.gpus import Gpu, gpu_of
 from stepscope.model.profile import Profile
@@ -107,14 +107,14 @@ def sizes(data: RankData, ops: I64, known: Kernels | None = None) -> Sizes:
     length = (data.end - data.start)[ops].astype(float)
     most = length * gbps * _MOST.value  # 10⁹ bytes a second are bytes a nanosecond
     shaped = op_bytes(data, ops)
-    told = ~np.isnan(shaped) & np.isin(kinds.role, list(MEMORY_BOUND))
+    told = ~np.isnan(shaped) & one_of(kinds.role, MEMORY_BOUND)
     both = unsure & told & (shaped > 0) & (moved > 0)
     twice = _twice(moved[both], shaped[both]) if both.any() else _too_fast(moved[unsure], most[unsure], length[unsure])
     if twice:
         elements, moved = np.where(unsure, elements / 2, elements), np.where(unsure, moved / 2, moved)
     source = np.where(moved > 0, GRID, UNKNOWN).astype(np.int8)
     moved, source[told] = np.where(told, shaped, moved), SHAPES
-    bound = np.isin(kinds.role, list(MEMORY_BOUND)) & (source == UNKNOWN) & ~np.isnan(most)
+    bound = one_of(kinds.role, MEMORY_BOUND) & (source == UNKNOWN) & ~np.isnan(most)
     moved, source[bound] = np.where(bound, most / _MOST.value, moved), TIME
     recorded = _recorded(data, ops)
     moved, source[recorded > 0] = np.where(recorded > 0, recorded, moved), RECORDED

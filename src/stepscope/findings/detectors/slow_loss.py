@@ -23,7 +23,7 @@ from stepscope.findings.evidence.claims import claimed
 from stepscope.findings.evidence.sequence import SAME_SIZE, Sequence
 from stepscope.findings.evidence.wasted import Told
 from stepscope.findings.texts import advice, title
-from stepscope.intervals.arrays import F64, I64, Mask
+from stepscope.intervals.arrays import F64, I64, Mask, one_of
 from stepscope.model.statement import several
 from stepscope.model.units import about
 
@@ -58,7 +58,7 @@ def _mark(sequence: Sequence, inside: I64, left: F64) -> None:
         return
     largest = float(np.nanmax(elements))
     role = sequence.role[inside]
-    own = np.isin(role, (Role.LOSS, Role.SOFTMAX))
+    own = one_of(role, (Role.LOSS, Role.SOFTMAX))
     near = np.abs(elements / largest - 1) < SAME_SIZE.share
     logits = largest * _split(sequence, inside[near])
     called = bool((role == Role.LOSS).any())

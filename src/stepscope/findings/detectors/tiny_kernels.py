@@ -23,7 +23,7 @@ from stepscope.findings.evidence.shown import LATE, lost_by
 from stepscope.findings.finding import Finding, Place
 from stepscope.findings.texts import advice, title
 from stepscope.intervals import Spans, union
-from stepscope.intervals.arrays import F64, I64, Mask
+from stepscope.intervals.arrays import F64, I64, Mask, one_of
 from stepscope.model.threshold import Threshold
 from stepscope.model.units import about
 
@@ -101,7 +101,7 @@ def _repeated(name: I64, stretch: I64, period: int, landmark: Mask) -> Mask:
     changes = np.zeros(len(name) + 1, dtype=np.int64)
     marks = np.r_[0, np.cumsum(landmark)]
     of_pattern = marks[np.minimum(edges[::2] + period, len(name))] - marks[edges[::2]]
-    long = (length >= TINY_REPEATS.value * period) & np.isin(of_pattern, (0, period))
+    long = (length >= TINY_REPEATS.value * period) & one_of(of_pattern, (0, period))
     changes[edges[::2][long]] += 1
     changes[edges[1::2][long]] -= 1
     inside: Mask = np.cumsum(changes)[:-1] > 0

@@ -32,6 +32,7 @@ from stepscope.findings.finding import Finding, Place
 from stepscope.findings.texts import advice, title
 from stepscope.findings.thresholds import SHOWN
 from stepscope.intervals import Spans, intersect, join, subtract, union
+from stepscope.intervals.arrays import one_of
 from stepscope.model.capturing import capture_with
 from stepscope.model.range_names import short_range
 from stepscope.model.threshold import Threshold
@@ -87,7 +88,7 @@ class _Left(Struct, frozen=True, dict=True):
     @cached_property
     def within(self) -> dict[str, int]:
         """Idle time that is the host's, by the range that it was in."""
-        host = np.isin(self.pieces.cause, STARVED)
+        host = one_of(self.pieces.cause, STARVED)
         length = (self.pieces.end - self.pieces.start)[host]
         texts = self.data.text_of(self.pieces.host_range[host]).fill_null("")
         by_text: dict[str, int] = {}

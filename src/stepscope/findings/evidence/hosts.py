@@ -27,7 +27,7 @@ from stepscope.findings.evidence.places import places
 from stepscope.findings.evidence.start_up import started
 from stepscope.findings.finding import Cause, Place
 from stepscope.intervals import Spans, intersect, subtract, union
-from stepscope.intervals.arrays import I64, NONE, Mask, in_order, numbered
+from stepscope.intervals.arrays import I64, NONE, Mask, in_order, numbered, one_of
 from stepscope.model.memo import cached_property
 from stepscope.model.profile import Profile
 from stepscope.model.threshold import Threshold
@@ -128,7 +128,7 @@ class Host(Struct, frozen=True, dict=True):
         ops = ops[np.r_[True, np.diff(data.launch[ops]) != 0]] if len(ops) else ops
         launch, inner = data.launch[ops], self.on_device[ops]
         causes = call_causes(data)
-        parting = of_family(data, *_APART) | (causes == SYNC) | (causes == ALLOC)
+        parting = of_family(data, *_APART) | one_of(causes, (SYNC, ALLOC))
         before = np.zeros(len(ops), np.int64)
         for thread in numbered(tid[launch])[0].tolist():
             of_thread = tid[launch] == thread
@@ -250,7 +250,7 @@ class Host(Struct, frozen=True, dict=True):
 
     def idle_ns(self, *cause: str) -> int:
         """Idle time of these causes."""
-        chosen = np.isin(self.idle.cause, [CAUSES.index(c) for c in cause])
+        chosen = one_of(self.idle.cause, [CAUSES.index(c) for c in cause])
         return int((self.idle.end - self.idle.start)[chosen].sum())
 
     def idle_in(self, spans: Spans) -> int:
@@ -275,7 +275,7 @@ class Host(Struct, frozen=True, dict=True):
 
     def longest_idle(self, *cause: str) -> list[Place]:
         """The longest idle stretches of these causes."""
-        chosen = np.isin(self.idle.cause, [CAUSES.index(c) for c in cause])
+        chosen = one_of(self.idle.cause, [CAUSES.index(c) for c in cause])
         return places(self.data.rank, self.idle.start[chosen], self.idle.end[chosen])
 
     def longest(self, calls: I64) -> list[Place]:

@@ -15,7 +15,7 @@ from stepscope.findings.case import Case
 from stepscope.findings.evidence.hosts import each_host, hosts
 from stepscope.findings.evidence.once import once
 from stepscope.intervals import Spans, join, subtract, union
-from stepscope.intervals.arrays import I64
+from stepscope.intervals.arrays import I64, one_of
 from stepscope.model.threshold import Threshold
 
 LAUNCHES_FOR_A_SPEED = Threshold(
@@ -170,7 +170,7 @@ def unfed(case: Case, rank: int) -> Spans:
     returned = host.stop[np.maximum(idle.call, 0)] if len(host.stop) else idle.end
     arrived = np.maximum(np.minimum(idle.end, returned + arrives), idle.start)
     queued = idle.cause == QUEUE
-    chosen = queued | np.isin(idle.cause, STARVED)
+    chosen = queued | one_of(idle.cause, STARVED)
     return subtract(union(idle.start[chosen], np.where(queued, arrived, idle.end)[chosen]), case.once(once)[rank])
 
 
