@@ -194,6 +194,8 @@ def _notes(case: Case) -> list[Note]:
         ]
     try:
         notes = list(case.path.notes)
+        if case.spec.start is not None:  # whether anything was recorded then
+            notes += step(case.profile, case.spec).notes
     except CannotAnswer as why:
         # Of a step without a path: whether its records hold at all is said all the same.
         notes = [*step(case.profile, case.spec).notes, noted("no-replay", why=why)]
