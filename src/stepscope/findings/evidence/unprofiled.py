@@ -107,12 +107,13 @@ def slowed_ns(case: Case) -> int:
 
 def _running(case: Case, plain: float) -> float:
     """A step among others, of one that was timed between synchronizations. No profiler makes the GPU's own work longer:
-    a step is never shorter than this one when its GPU is never kept waiting."""
-    if not hosts(case):
-        return plain
-    fed = case.replay.run(_quicker(case, WORST_PROFILER.value)) * case.step_ns / case.replay.plain
+    a step is never shorter than what its GPU computes."""
+    own = max((h.parts.compute.length() for h in hosts(case).values()), default=0)
     host = case.profile.unprofiled_host_ns
-    return max(fed, plain if host is None else min(plain, host))
+    if host is None or host >= plain or not own:
+        return max(plain, own)
+    fed = case.replay.run(_quicker(case, WORST_PROFILER.value)) * case.step_ns / case.replay.plain
+    return max(own, min(plain, max(host, fed)))
 
 
 def added_ns(case: Case) -> int:
