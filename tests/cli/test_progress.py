@@ -129,7 +129,7 @@ def test_the_bar_is_gone_before_anything_is_written():
 def test_one_bar_keeps_the_count_while_a_part_of_it_is_worked_on():
     from stepscope.cli.progress import _Display
 
-    drawn: list[tuple[str, int, int | None]] = []
+    drawn: list[tuple[str, float, int | None]] = []
 
     class Bar:
         def update(self, task, *, description, completed, total):
@@ -152,21 +152,40 @@ def test_one_bar_keeps_the_count_while_a_part_of_it_is_worked_on():
         display.report("looking for spikes: rank", 1, 2)
     display.report("writing", None, None)
     display.report("ranks", 1, 2)
+    # The third of 42 is being worked on: two are done, and a bar that is full has nothing left to do.
     assert drawn == [
         ("opening job.json (203 MiB)", 0, None),
         ("reading job.json 25%", 50_000_000, 200_000_000),
         ("reading job.json 100%", 200_000_000, 200_000_000),
         ("working out diagnose", 0, None),
-        ("findings 3 of 42", 3, 42),
-        ("findings 3 of 42: looking for drift", 3, 42),
-        ("findings 3 of 42: looking for drift: rank 1 of 2", 3, 42),
-        ("findings 3 of 42: looking for drift: rank 2 of 2", 3, 42),
-        ("findings 3 of 42: looking for drift: replaying", 3, 42),
-        ("findings 42 of 42", 42, 42),
-        ("findings 42 of 42: looking for spikes: rank 1 of 2", 42, 42),
+        ("findings 3 of 42", 2, 42),
+        ("findings 3 of 42: looking for drift", 2, 42),
+        ("findings 3 of 42: looking for drift: rank 1 of 2", 2, 42),
+        ("findings 3 of 42: looking for drift: rank 2 of 2", 2, 42),
+        ("findings 3 of 42: looking for drift: replaying", 2, 42),
+        ("findings 42 of 42", 41, 42),
+        ("findings 42 of 42: looking for spikes: rank 1 of 2", 41, 42),
         ("writing", 0, None),
-        ("ranks 1 of 2", 1, 2),
+        ("ranks 1 of 2", 0, 2),
     ]
+
+
+def test_the_bar_moves_within_a_file_and_is_not_full_while_the_last_is_read():
+    from stepscope.cli.progress import _Display
+
+    drawn: list[float] = []
+
+    class Bar:
+        def update(self, task, *, description, completed, total):
+            drawn.append(completed / total)
+
+    display = _Display()
+    display._bar, display._task = Bar(), 0  # type: ignore[assignment]
+    for file in (1, 2):
+        display.report("file", file, 2)
+        with progress.phase("reading"):
+            display.report("reading", 100_000_000, 200_000_000)
+    assert drawn == [0.0, 0.25, 0.5, 0.75]
 
 
 def test_the_first_report_names_the_file(traces, heard):

@@ -123,11 +123,15 @@ class _Display:
         if self._bar is None or self._task is None:
             return
         what, done, total = self._latest
-        text = _counted(what, done, total)
+        text, within = _counted(what, done, total), 0.0
         if self._counted is not None and self._counted != self._latest:
+            within = done / total if done and total and total >= _MANY else 0.0  # bytes: other counts come again
             whole, done, total = self._counted
             text = f"{_counted(whole, done, total)}: {text}"
-        self._bar.update(self._task, description=text, completed=done or 0, total=total)
+        if done and total and total < _MANY:  # that one is being worked on: it is not done yet
+            self._bar.update(self._task, description=text, completed=done - 1 + within, total=total)
+        else:
+            self._bar.update(self._task, description=text, completed=done or 0, total=total)
 
 
 def _counted(what: str, done: int | None, total: int | None) -> str:
