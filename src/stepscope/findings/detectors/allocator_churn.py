@@ -18,7 +18,7 @@ from stepscope.findings.evidence.once import once
 from stepscope.findings.evidence.places import longest
 from stepscope.findings.evidence.shown import LATE, lost_by
 from stepscope.findings.finding import Finding
-from stepscope.findings.texts import title
+from stepscope.findings.texts import advice, title
 from stepscope.intervals import Spans, covered, join, union
 from stepscope.intervals.arrays import I64, NONE, in_order
 from stepscope.model.statement import counted
@@ -156,8 +156,5 @@ def detect(case: Case) -> list[Finding]:
 
 def _advice(names: dict[str, int], amd: bool) -> str:
     if any("Host" in n for n in names):
-        return "allocate pinned buffers once and reuse them, as a pinned DataLoader does"
-    return (
-        "keep memory in the caching allocator: no torch.cuda.empty_cache() in the loop, no shapes that change in every "
-        f"step, PYTORCH_{'HIP' if amd else 'CUDA'}_ALLOC_CONF=expandable_segments:True where memory is nearly full"
-    )
+        return advice("allocator-churn/host")
+    return advice("allocator-churn/device", api="HIP" if amd else "CUDA")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.episode import each, episode_finding, when
 from stepscope.findings.finding import Finding
+from stepscope.findings.texts import advice, title
 
 ID = "checkpoint"
 
@@ -19,9 +20,8 @@ def detect(case: Case) -> list[Finding]:
             case,
             e,
             ID,
-            f"training stops for a checkpoint of {each(e)} {when(e)}",
-            "save in the background: copy to pinned memory and write from another thread or process "
-            "(torch.distributed.checkpoint.async_save), every rank its own shard; or save less often",
+            title("checkpoint", each=each(e), when=when(e)),
+            advice("checkpoint"),
         )
         for e in case.episodes
         if e.cause == "checkpoint"

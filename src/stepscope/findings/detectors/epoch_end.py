@@ -9,6 +9,7 @@ from __future__ import annotations
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.episode import each, episode_finding, when
 from stepscope.findings.finding import Finding
+from stepscope.findings.texts import advice, title
 
 ID = "epoch-end"
 
@@ -19,9 +20,8 @@ def detect(case: Case) -> list[Finding]:
             case,
             e,
             ID,
-            f"input stops for {each(e)} {when(e)}, as at the end of an epoch",
-            "keep workers alive between epochs (persistent_workers=True) and let them prefetch the next one; if the "
-            "period is the number of workers, they are too slow: more of them, or less work for each batch",
+            title("epoch-end", each=each(e), when=when(e)),
+            advice("epoch-end"),
         )
         for e in case.episodes
         if e.cause == "input" and (e.every or e.between or e.why.anew)

@@ -10,6 +10,7 @@ from stepscope.findings.case import Case
 from stepscope.findings.evidence.episode import each, episode_finding, when
 from stepscope.findings.finding import Finding
 from stepscope.findings.run.episodes import Episode
+from stepscope.findings.texts import advice, title
 
 ID = "evaluation"
 
@@ -20,11 +21,8 @@ def detect(case: Case) -> list[Finding]:
             case,
             e,
             ID,
-            f"{_what(e)} takes {each(e)} {when(e)}",
-            "log less often, from another thread, and without reading values from the GPU"
-            if e.cause == "logging"
-            else "evaluate less often or on fewer batches, under torch.inference_mode() and in larger batches; read "
-            "its metrics once at the end; or evaluate checkpoints in another job",
+            title("evaluation", what=_what(e), each=each(e), when=when(e)),
+            advice(f"evaluation/{e.cause}"),
         )
         for e in case.episodes
         if e.cause in ("evaluation", "logging")

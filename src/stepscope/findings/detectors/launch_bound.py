@@ -107,7 +107,7 @@ def _of_all(case: Case, factors: dict[int, float], saved: int, after: int = 0) -
         ID,
         f"rank {last.rank} launches the slowest, and comes last in {last.times} of {last.total} communications"
         if last is not None and last.rank in ranks
-        else "the host cannot launch kernels fast enough",
+        else title("launch-bound/of-all"),
         saved,
         "likely",
         f"each launch costs {about(host.pace_ns or 0.0)} of host time on rank {worst}, {took}; the GPU "

@@ -19,6 +19,7 @@ from stepscope.findings.evidence.episode import each, episode_finding, when
 from stepscope.findings.evidence.unprofiled import slowed_ns
 from stepscope.findings.finding import Finding
 from stepscope.findings.run.episodes import Episode
+from stepscope.findings.texts import advice, title
 
 ID = "step-kinds"
 
@@ -29,9 +30,8 @@ def detect(case: Case) -> list[Finding]:
             case,
             e,
             ID,
-            f"other work takes {each(e)} {'between steps ' * e.between}{when(e)}",
-            "see what those steps do that the others do not (`stepscope kernels --index N` of both), and whether they "
-            "need it so often",
+            title("step-kinds", each=each(e), when=f"{'between steps ' * e.between}{when(e)}"),
+            advice("step-kinds"),
         )
         for e in (_unprofiled(case, e) for e in case.episodes if e.cause == "work")
     ]

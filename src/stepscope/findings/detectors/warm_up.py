@@ -9,13 +9,11 @@ from __future__ import annotations
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.episode import each, episode_finding, warms_up, when
 from stepscope.findings.finding import Finding
+from stepscope.findings.texts import advice, title
 
 ID = "warm-up"
 
-_WHAT = {
-    "compile": "code is compiled or loaded for",
-    "trial": "kernels are tried out that no other step runs, for",
-}
+_KINDS = ("compile", "trial")
 
 
 def detect(case: Case) -> list[Finding]:
@@ -24,9 +22,8 @@ def detect(case: Case) -> list[Finding]:
             case,
             e,
             ID,
-            f"{_WHAT.get(e.cause, 'the first steps settle, longer by')} {each(e)} {when(e)}",
-            "if it happens once, capture later: it is not lost in every step. If it recurs, shapes change: fix or "
-            "pad them, mark them dynamic (torch.compile), and let cudnn.benchmark see each shape before training",
+            title(f"warm-up/{e.cause if e.cause in _KINDS else 'settling'}", each=each(e), when=when(e)),
+            advice("warm-up"),
         )
         for e in case.episodes
         if warms_up(e)

@@ -8,6 +8,7 @@ from stepscope.derive.peers.compute import Compared
 from stepscope.findings.case import Case
 from stepscope.findings.evidence.peers import beyond_peers
 from stepscope.findings.evidence.tokens import heavy
+from stepscope.findings.texts import advice
 from stepscope.model.kernel_names import shorten
 from stepscope.model.range_names import short_range
 from stepscope.model.threshold import Threshold
@@ -49,20 +50,18 @@ def more_work(compared: Compared) -> MoreWork:
         return MoreWork(
             f"{compared.launches_more:.2f} times as many launches of some kernels",
             f"{speed}; {_most(compared)}",
-            "find what only this rank launches there: extra layers or experts, more micro-batches, work that one rank "
-            "does for all",
+            advice("straggler/more-launches"),
         )
     if compared.size_more is not None:
         return MoreWork(
             f"launches are {compared.size_more:.2f} times as large",
             f"{speed}; the same kernels with larger grids: {_most(compared)}",
-            "give all ranks the same amount of work: the same batch, sequences packed to equal length, batches "
-            "balanced by tokens",
+            advice("straggler/larger-launches"),
         )
     return MoreWork(
         "",
         f", but not in all kernels: {_most(compared)}",
-        "find what only this rank does there: its share of the batch, sequence lengths, extra work, a branch",
+        advice("straggler/longer-launches"),
     )
 
 

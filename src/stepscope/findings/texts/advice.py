@@ -1,82 +1,13 @@
-"""What findings are called, and what they advise, as an editor reads them; docs/diagnoses.md shows them.
-
-What stands in braces is filled in by the detector. Where one says several things, the second has a name after `/`.
-"""
+"""What findings advise."""
 
 from __future__ import annotations
 
-TITLES: dict[str, str] = {
-    "allocator-churn": "memory is allocated and freed in the step ({counted} on rank {worst})",
-    "attention-by-hand": "attention is not fused: its scores take {kernels} (on rank {rank})",
-    "below-roof": "{kernels} far from the roof (on rank {worst})",
-    "casts-and-copies": "{kernels} redundant (on rank {rank})",
-    "clock-throttling": "the GPU of rank {worst} runs below its highest clock",
-    "compute-imbalance/ranks": "{ranks} compute more than others that do the same work{how}",
-    "compute-imbalance/stages": "pipeline stage {worst} has {amount:.0f} % more compute than the average stage",
-    "data-stall/files": "the GPU waits for files{where}",
-    "data-stall/input": "the GPU waits for input{where}",
-    "data-stall/mpi": "the GPU waits for data that the host exchanges over MPI{where}",
-    "drift": "every step takes {slope_ns} longer than the one before: {change_ns} over {steps} steps",
-    "drift/compute": (
-        "in every step the GPU computes for {slope_ns} longer than in the one before: {change_ns} over {steps} steps"
-    ),
-    "expert-imbalance": "{who} {more:.2f} times as many tokens as the rest of the expert group",
-    "experts-one-by-one": "experts run one at a time: {kernels} in loops over them (on rank {rank})",
-    "exposed-communication": "{share:.0f} % of the time in {what} is exposed",
-    "exposed-copies": "{what} are not overlapped with compute",
-    "gc-pause": "Python's garbage collector stops the host ({times} on rank {worst})",
-    "gil-contention": "the launching thread waits for the GIL ({times} on rank {worst})",
-    "graph-breaks": "{what} in the step on rank {worst}",
-    "host-sync": "{calls} the host wait",
-    "idle-device": "GPU {least} of rank {rank} idles while GPU {most} works",
-    "in-order-communication": "{what} run on the compute stream, so that nothing overlaps them",
-    "late-node/finding": "{who} {is_} {ns} late {at}",
-    "late-node/late-from-the-start": "{who} begin{s} the step {ns} after the others",
-    "late-node/unseen": "rank {rank} reaches communication {ns} late",
-    "launch-bound/of-some": "the host of {ranks} takes {factors:.1f} times as long per launch as its peers",
-    "low-occupancy": "{kernels} most of the GPU idle (on rank {worst})",
-    "memory-layout": "{kernels} the memory layout of tensors (on rank {rank})",
-    "module-loading": "{what} in the step ({counted} on rank {worst})",
-    "no-tensor-cores": "{products} not use tensor cores (on rank {worst})",
-    "odd-shapes": "{kernels} sizes that are not aligned (on rank {rank})",
-    "pace": "steps outside the capture take {mean_ns} instead of {usual_ns}, {when}",
-    "pipeline-bubble": "the pipeline bubble is {bubble:.0f} % of the step; the ideal of its schedule is {ideal:.0f} %",
-    "profiler-distortion/by-records": "the profiler slows the host: it records {what}",
-    "profiler-distortion/by-steps": "the profiler slows the step: {step_ns} before it recorded, {step_ns2} since",
-    "recomputation": "{kernels} again in the backward pass (on rank {rank})",
-    "repeated-reduction": "gradients are reduced {times} times a step, once for every micro-batch",
-    "serialized-communication/shown": "{name} is {issued}, so that nothing overlaps it",
-    "serialized-stages": "the two stages of the pipeline take turns instead of overlapping",
-    "slow-algorithms": "deterministic algorithms are on ({kernels} on rank {rank})",
-    "slow-indexing": "gradients of embeddings or indexing are dense or need sorting: {kernels} (on rank {rank})",
-    "slow-link": "transfers {more} {who} take {slower:.1f} times as long as on similar links",
-    "slow-loss": "the loss reads and writes the logits in {kernels} that it does not need (on rank {rank})",
-    "slow-optimizer": "the optimizer is not fused: {kernels} where one fused step would do (on rank {rank})",
-    "straggler/more-work": "{who} {has} {took} more compute than {its} peers{how}",
-    "straggler/slow-gpu": "{who} compute{s} {whole:.2f} times as long as {its} peers",
-    "tiny-kernels": "the same few {mean_ns} kernels are launched over and over ({kernels:,} repeats)",
-    "unexplained/alloc": "the GPU idles while memory is allocated",
-    "unexplained/api": "the GPU idles while the host is in other CUDA calls",
-    "unexplained/capture": "the GPU idles while a CUDA graph is captured",
-    "unexplained/captures": "the GPU idles while CUDA graphs are captured again",
-    "unexplained/communication": "exposed communication with no known cause",
-    "unexplained/copies": "exposed copies with no known cause",
-    "unexplained/gil": "the GPU idles while the launching thread waits for the GIL",
-    "unexplained/host": "the GPU idles while the host is late to launch",
-    "unexplained/launch": "the GPU idles during launch calls, which themselves take long",
-    "unexplained/load": "the GPU idles while code is loaded",
-    "unexplained/queue": "the GPU idles while launched work waits for an event, another rank or a copy",
-    "unexplained/shared": "the GPU idles while other ranks use it",
-    "unexplained/short": "the GPU idles between kernels that were already queued",
-    "unexplained/sync": "the GPU idles while the host waits for it",
-    "unexplained/tail": "the GPU idles once nothing more is launched",
-    "unexplained/unlinked": "the GPU idles where the trace does not say what launched the next op",
-    "unfused-kernels": "{kernels} in chains that could each be one fused kernel (on rank {rank})",
-    "unused-forward": "a forward pass runs without a backward pass ({kernels} on rank {rank})",
-    "unused-gradients": "the backward pass computes gradients that no optimizer steps ({kernels} on rank {rank})",
-}
-
 ADVICE: dict[str, str] = {
+    "allocator-churn/device": (
+        "keep memory in the caching allocator: no torch.cuda.empty_cache() in the loop, no shapes that change in "
+        "every step, PYTORCH_{api}_ALLOC_CONF=expandable_segments:True where memory is nearly full"
+    ),
+    "allocator-churn/host": "allocate pinned buffers once and reuse them, as a pinned DataLoader does",
     "attention-by-hand": (
         "F.scaled_dot_product_attention(q, k, v, is_causal=True), or with attn_mask (torch 2.0; its flash kernels "
         "need fp16 or bf16, heads of up to 256 and Ampere or later); flex_attention for masks and biases of other "
@@ -86,6 +17,10 @@ ADVICE: dict[str, str] = {
         "stay in one precision between matmuls (no .float() and back under autocast), drop needless .clone(), "
         "zero_grad(set_to_none=True), the default; `source` names the lines where stacks were recorded (--with "
         "stacks)"
+    ),
+    "checkpoint": (
+        "save in the background: copy to pinned memory and write from another thread or process "
+        "(torch.distributed.checkpoint.async_save), every rank its own shard; or save less often"
     ),
     "clock-throttling": (
         "{tool} says why: power cap, temperature, or locked clocks; compare with the other GPUs of the machine"
@@ -114,6 +49,15 @@ ADVICE: dict[str, str] = {
         "find what grows: lists that keep tensors or graphs (append(loss) instead of loss.item()), metrics over "
         "everything seen so far, sequence lengths, memory near its limit, clocks"
     ),
+    "epoch-end": (
+        "keep workers alive between epochs (persistent_workers=True) and let them prefetch the next one; if the "
+        "period is the number of workers, they are too slow: more of them, or less work for each batch"
+    ),
+    "evaluation/evaluation": (
+        "evaluate less often or on fewer batches, under torch.inference_mode() and in larger batches; read its "
+        "metrics once at the end; or evaluate checkpoints in another job"
+    ),
+    "evaluation/logging": "log less often, from another thread, and without reading values from the GPU",
     "expert-imbalance": (
         "balance the router (auxiliary loss, bias, expert choice), cap the capacity of an expert, or place hot "
         "experts on different ranks or replicate them"
@@ -282,6 +226,21 @@ ADVICE: dict[str, str] = {
         "clip_grad_norm_(foreach=True) instead of a loop over tensors; average weights (EMA) with "
         "torch._foreach_lerp_, every few steps"
     ),
+    "step-kinds": (
+        "see what those steps do that the others do not (`stepscope kernels --index N` of both), and whether they "
+        "need it so often"
+    ),
+    "straggler/larger-launches": (
+        "give all ranks the same amount of work: the same batch, sequences packed to equal length, batches "
+        "balanced by tokens"
+    ),
+    "straggler/longer-launches": (
+        "find what only this rank does there: its share of the batch, sequence lengths, extra work, a branch"
+    ),
+    "straggler/more-launches": (
+        "find what only this rank launches there: extra layers or experts, more micro-batches, work that one rank "
+        "does for all"
+    ),
     "straggler/slow-gpu": (
         "check that GPU: clocks, power cap, temperature, ECC, another process on it; swap it for a spare"
     ),
@@ -330,14 +289,8 @@ ADVICE: dict[str, str] = {
         "requires_grad_(False) for parameters that are frozen, or their forward pass within torch.no_grad(): the "
         "backward pass then ends where training does, and their gradients take no memory"
     ),
+    "warm-up": (
+        "if it happens once, capture later: it is not lost in every step. If it recurs, shapes change: fix or pad "
+        "them, mark them dynamic (torch.compile), and let cudnn.benchmark see each shape before training"
+    ),
 }
-
-
-def title(key: str, /, **values: object) -> str:
-    """What is wrong, in a line."""
-    return TITLES[key].format_map(values)
-
-
-def advice(key: str, /, **values: object) -> str:
-    """What to try."""
-    return ADVICE[key].format_map(values)
