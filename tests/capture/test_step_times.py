@@ -46,6 +46,18 @@ def test_what_the_host_took_is_of_steps_without_a_wait_at_their_end() -> None:
     assert unprofiled_host(manifest(spans=spans)) is None
 
 
+def test_a_span_with_slow_steps_is_no_mean_of_usual_ones() -> None:
+    """Four ranks on one GPU: five of thirteen steps before recording took up to four times as long as the others."""
+    slow = [540, 340, 700, 190, 191, 187, 309, 206, 176, 186, 183, 190, 191]
+    spans = {"0": [(13, 13 * 300, False), (3, 3 * 410, True)]}
+    content = manifest("torch", step_ns={"0": steps(900, 500, *slow, 130, recorded=(150,))}, spans=spans)
+    assert unprofiled(content) == 190
+    # What a program that runs ahead takes, its host does not say: of a span no longer than most steps, nor of one.
+    even = manifest("torch", step_ns=content["captured"]["step_ns"], spans={"0": [(13, 13 * 240, False)]})
+    assert unprofiled(even) == 240
+    assert unprofiled(manifest("torch", step_ns=content["captured"]["step_ns"], spans={"0": [(1, 300, False)]})) == 300
+
+
 def test_steps_timed_apart_count_most() -> None:
     content = manifest(unprofiled_step_ns=[80, 90, 85], step_ns={"0": steps(9, 9, 100, recorded=(170,))})
     assert slowdown(profiled(content), unprofiled(content)) == 2

@@ -100,15 +100,18 @@ def test_a_hash_is_not_garbage_collection() -> None:
 def test_many_waits_are_listed_even_if_cheap() -> None:
     """A synchronization in every layer of a host that is far ahead."""
 
-    def listed(times: int) -> list[str]:
+    def listed(times: int) -> tuple[list[str], bool]:
         ops = [op(2_000 * US * k + 1_000 * US, 2_000 * US * k + 2_990 * US, call=2 * k + 1) for k in range(times)]
         calls = [call(10 * US * k, 10 * US * k + 3 * US, id=2 * k + 1) for k in range(times)]
         calls += [call(10 * US * k + 5 * US, 10 * US * k + 6 * US, name="cudaEventSynchronize") for k in range(times)]
         calls.sort(key=lambda c: c["start_ns"])
         profile = make(ops=ops, calls=calls, ranges=[nvtx(0, 2_000 * US * (times + 1), "step 0")])
-        return api.analyse(profile, "diagnose", least=0.0).rows["id"].to_list()
+        every = api.analyse(profile, "diagnose", least=0.0).rows["id"].to_list()
+        return every, "many-waits" in [note.code for note in api.analyse(profile, "diagnose").notes]
 
-    assert "host-sync" in listed(16) and "host-sync" not in listed(15)
+    (many, said), (few, unsaid) = listed(16), listed(15)
+    assert "host-sync" in many and said
+    assert "host-sync" not in few and not unsaid
 
 
 def blocking(following: str | None, *, took: int = 400, ends: int = 390) -> Family:

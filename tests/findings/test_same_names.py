@@ -11,6 +11,7 @@ import pytest
 from faultcases import MESHES, scenario
 from jobs import written
 from marks import slow_unless
+from promises import new
 from samenames import LINKS, disagreements, real
 from stepscope import api
 
@@ -81,3 +82,18 @@ def test_launches_and_diagnose_agree_when_the_queue_is_empty(shared: Path, name:
     most = sum(starved) + beside["starved_ns"].sum() if matched else max(starved) + (beside["starved_ns"].max() or 0)
     assert findings.height
     assert 0 < findings["recoverable_ns"].sum() <= 1.05 * most  # a launch takes a moment to arrive
+
+
+@pytest.mark.parametrize("name", (pytest.param("hf4_straggler", marks=pytest.mark.slow), "python-before-blocks"))
+def test_nobody_takes_the_place_of_a_rank_that_is_missing(name: str, shared: Path, tmp_path: Path) -> None:
+    """The file of the rank at fault is not there: all others wait for it, and each is last among them now and then."""
+    if name == "hf4_straggler":
+        files = sorted((shared / "traces" / "h200" / "hf").glob("hf4_straggler.rank[013].*"))
+    else:
+        files = sorted(new.unpacked("ranks_gpt", f"{name}-on-rank-1", "torch", tmp_path).glob("rank[023].*"))
+    assert len(files) == 3
+    profile = api.open(*files, cache=False)
+    assert disagreements(profile) == []
+    assert api.analyse(profile, "stragglers").summary["stragglers"] == []
+    found = api.analyse(profile, "diagnose").rows["id"].to_list()
+    assert not {"straggler", "late-node", "compute-imbalance"}.intersection(found)

@@ -22,6 +22,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -99,10 +100,15 @@ def ask_new(jobs: int, write: bool) -> int:
         return 0
     path = ROOT / "docs" / "promises.md"
     path.write_text(new.with_section(path.read_text("utf-8"), answers), "utf-8")
-    found = calibrate.widths([a.pair for a in answers if a.truth_ms is not None], [])
     table = calibrate.known()
     simulated = {ident for ident, width in table.items() if width.simulated or ident == "default"}
-    table |= {ident: width for ident, width in found.items() if ident not in simulated}
+    with TemporaryDirectory() as name:  # other real pairs of the same findings count as well
+        rows = [row for row in real.all_there("pair") if not simulated.intersection(row["ids"])]
+        others = [real.pair(row, Path(name)) for row in rows]
+    found = calibrate.widths([*others, *(a.pair for a in answers if a.truth_ms is not None)], [])
+    table |= {ident: width for ident, width in found.items() if width.real and ident not in simulated}
+    most = table["default"].factor
+    table = {ident: replace(width, factor=min(width.factor, most)) for ident, width in table.items()}
     calibrate.FILE.write_text(calibrate.text(table), "utf-8")
     return 0
 

@@ -74,6 +74,8 @@ class Answer:
     error_ms: float | None = None
     #: said above the findings, where that names it: start-up is no finding
     note: str | None = None
+    #: among how many findings it must be: the first two, or one more than there are larger losses in the twin and it
+    reach: int = 2
 
     @property
     def faults(self) -> tuple[Said, ...]:
@@ -89,7 +91,7 @@ class Answer:
 
     @property
     def named(self) -> bool:
-        return self.note is not None or any(s.id in self.ids for s in self.faults[:2])
+        return self.note is not None or any(s.id in self.ids for s in self.faults[: self.reach])
 
     @property
     def kept(self) -> bool:
@@ -97,31 +99,49 @@ class Answer:
 
     @property
     def verdict(self) -> str:
-        """Whether one of the first two findings names the fault, and how far its promise is off."""
+        """Whether one of the first findings names the fault, and how far its promise is off."""
         if self.truth_ms is None:
             return ("named" if self.named else "not named") + ", not timed" if self.row else ""
-        named = next((s for s in self.faults[:2] if s.id in self.ids), None)
+        named = next((s for s in self.faults[: self.reach] if s.id in self.ids), None)
         if named is None:
             return "not named"
+        place = self.faults.index(named)
         off = (named.ns - self.had_ns) / 1e6 / self.truth_ms - 1
         beyond = f" beyond the twin's {self.had_ns / 1e6:.3g} ms" if self.had_ns else ""
         unsure = self.error_ms is not None and self.error_ms > _CLOSE * self.truth_ms
-        return f"named, {off:+.0%}{beyond}" + ("" if abs(off) <= _CLOSE else " (truth unsure)" if unsure else " (off)")
+        where = "" if place < 2 else f" as number {place + 1}, after the twin's own"
+        return f"named{where}, {off:+.0%}{beyond}" + (
+            "" if abs(off) <= _CLOSE else " (truth unsure)" if unsure else " (off)"
+        )
 
 
 def planted(row: dict[str, Any], tool: str, folder: Path) -> Answer:
     said = asked(unpacked(row["program"], row["fault"], tool, folder)).said
     if ranks := row.get("ranks"):  # on other ranks it does not name the fault
         said = tuple(s for s in said if s.id not in row["ids"] or s.ranks == ranks)
-    with_ms, without_ms = statistics.fmean(row["with_ms"]), statistics.fmean(row["without_ms"])
+    if word := row.get("says"):  # of another kind it does not, either
+        said = tuple(s for s in said if s.id not in row["ids"] or word in s.title)
+    sides = timed(row, tool)
+    with_ms, without_ms = map(statistics.fmean, sides)
     truth, ids = with_ms - without_ms, tuple(row["ids"])
     if "once_in" in row:  # per step of what was captured, not of what was timed
         truth *= len(row["host_ms"]) / row["once_in"]
     had = 0
     if row.get("beyond_twin"):  # the promise for the difference is the difference of promises
         had = sum(s.ns for s in healthy(row["program"], row["twin"], tool, folder).said if s.id in ids)
-    error = _error(row["with_ms"], row["without_ms"])
-    return Answer(row["row"], row["program"], row["fault"], tool, with_ms, truth, ids, said, had, error)
+    answer = Answer(row["row"], row["program"], row["fault"], tool, with_ms, truth, ids, said, had, _error(*sides))
+    if answer.named or not archive(row["program"], row["twin"], tool).exists():
+        return answer
+    # Only what is the largest or second largest loss must be among the first two.
+    others = healthy(row["program"], row["twin"], tool, folder).faults
+    larger = sum(s.id not in ids and s.ns >= 1e6 * truth for s in others)
+    return replace(answer, reach=larger + 2) if larger >= 2 else answer
+
+
+def timed(row: dict[str, Any], tool: str) -> tuple[list[float], list[float]]:
+    """Steps with the fault and without, ms; of the tool's own run, where each was timed."""
+    a, b = (side[tool] if isinstance(side, dict) else side for side in (row["with_ms"], row["without_ms"]))
+    return a, b
 
 
 def _error(*sides: list[float]) -> float | None:
@@ -184,7 +204,8 @@ def section(answers: Iterable[Answer]) -> str:
             "unprofiled: steps timed by the program itself, ± their standard error where it is more than 5 %. Those",
             "without a row have no fault; of some, only what is said of them is known (not timed).",
             "",
-            f"{named} of {len(faults)} are named in the first two findings, {kept} of them with a promise within 25 %.",
+            f"{named} of {len(faults)} are named in the first two findings (what costs less than two findings of the",
+            f"twin: right behind these), {kept} of them with a promise within 25 %.",
             "That is how well detectors fit programs at hand, not how well they do on others. For that, captures were",
             "made of programs that no detector had been made for, and asked about before anything was mended:",
             "",

@@ -31,6 +31,7 @@ class Said:
     cause: str
     low_ns: int | None = None
     high_ns: int | None = None
+    title: str = ""
 
     def less(self, ns: int) -> Said:
         """What is promised beyond so much; the interval keeps its width."""
@@ -156,6 +157,7 @@ def asked(paths: Path | Iterable[Path]) -> Told:
             row["cause"],
             row.get("recoverable_low_ns"),
             row.get("recoverable_high_ns"),
+            row["title"],
         )
         for row in result.rows.to_dicts()
     )

@@ -37,7 +37,9 @@ def test_rows_are_faults_of_programs() -> None:
 
 def test_each_fault_of_the_table_costs_something() -> None:
     for row in new.table():
-        assert statistics.fmean(row["with_ms"]) > statistics.fmean(row["without_ms"]), (row["program"], row["fault"])
+        for tool in row["tools"]:
+            with_ms, without_ms = new.timed(row, tool)
+            assert statistics.fmean(with_ms) > statistics.fmean(without_ms), (row["program"], row["fault"], tool)
 
 
 def test_captures_and_rows_are_the_same() -> None:

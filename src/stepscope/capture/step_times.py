@@ -1,7 +1,7 @@
 """How long the steps of a captured run were, with the profiler and without it, from its manifest.
 
 Where steps run into each other the time of one says little: spans of several, between two synchronizes, count where
-there are any. Else a step is the mean of its ranks.
+there are any and their steps were alike. Else a step is the mean of its ranks.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from stepscope.model.program import SETTLING, ProgramSteps
 
 #: Beyond so many recorded steps a span before them held a checkpoint, or tried algorithms out.
 _MORE = 1.5
+#: Of spans of so many steps the host saw enough of them to say what the usual one takes: it was held up in the rest.
+_SEVERAL = 8
 
 
 def unprofiled(content: Mapping[str, Any]) -> float | None:
@@ -32,7 +34,8 @@ def unprofiled_times(content: Mapping[str, Any]) -> list[float]:
     if apart := content["captured"].get("unprofiled_step_ns"):
         return list(map(float, apart))
     if between := _spans(content, profiled=False):
-        return _alone(content) if _holds_more(between, _spans(content, profiled=True)) else between
+        more = _holds_more(between, _spans(content, profiled=True)) or _holds_slow_steps(content, between)
+        return _alone(content) if more else between
     return _settled(content)
 
 
@@ -53,6 +56,17 @@ def _alone(content: Mapping[str, Any]) -> list[float]:
 def _holds_more(between: Sequence[float], under: Sequence[float]) -> bool:
     """Whether steps before recording were so long that they held something else: no profiler makes steps shorter."""
     return bool(under) and median(between) > _MORE * median(under)
+
+
+def _holds_slow_steps(content: Mapping[str, Any], between: Sequence[float]) -> bool:
+    """Whether a few slow steps make spans of several so long: all of them are longer than most steps were to the host.
+
+    What the host takes is a step's length only in the mean of many.
+    """
+    spans = (content["captured"].get("spans") or {}).values()
+    several = all(steps >= _SEVERAL for mine in spans for steps, _, under in mine if not under)
+    usual = _alone(content)
+    return several and len(usual) >= _SEVERAL and median(between) > _MORE * median_low(usual)
 
 
 def profiled(content: Mapping[str, Any]) -> float | None:

@@ -21,22 +21,28 @@ from stepscope.derive.windows.spec import WindowSpec
 from stepscope.errors import BadInput, CannotAnswer, GateFailed, meant, meant_of
 from stepscope.files import budget
 from stepscope.findings.calibration import calibrated, confidence
-from stepscope.findings.case import Case
+from stepscope.findings.case import LOOKED_AT, Case
 from stepscope.findings.citation import cited
+from stepscope.findings.detectors.host_sync import ID as HOST_SYNC
 from stepscope.findings.evidence.once import once_notes
 from stepscope.findings.evidence.run_notes import other_steps_notes, run_notes
 from stepscope.findings.evidence.unprofiled import profiler_cost
 from stepscope.findings.finding import Finding, Skipped, ranked
 from stepscope.findings.growth import without_growth
 from stepscope.findings.kinds import over_kinds
+from stepscope.findings.order import causes_first
 from stepscope.findings.registry import OF_THE_RUN, detectors
 from stepscope.findings.text import clean, of_window, statement, whole_of
 from stepscope.findings.thresholds import SHOWN
 from stepscope.findings.together import adds_up
 from stepscope.model.note import Note, noted
 from stepscope.model.profile import Profile
-from stepscope.model.ranks import ranks_text
+from stepscope.model.ranks import ranks_text, sharing
 from stepscope.model.result import Result, rows
+from stepscope.model.units import about
+
+#: Waits that come in every layer are listed down to what is looked at; what costs less is said in a note.
+_OFTEN = LOOKED_AT.value
 
 
 class Row(TypedDict):
@@ -83,7 +89,10 @@ def diagnose(
     findings, skipped = look(case, only)
     above = [f for f in findings if f.warns and f.id not in only]
     listed = [f for f in findings if f not in above]
-    shown = [f for f in listed if f.warns or case.share(f.recoverable_ns) >= least]
+    often = [f for f in listed if f.id == HOST_SYNC and f.stands_out]
+    shown = [
+        f for f in listed if f.warns or case.share(f.recoverable_ns) >= (min(least, _OFTEN) if f in often else least)
+    ]
     small = len(listed) - len(shown)
     notes = [*map(_of_the_capture, above), *_notes(case)]
     if small:
@@ -91,6 +100,11 @@ def diagnose(
         notes.append(noted("smaller-findings", number=small, which=which, least=least, unit=whole_of(case), them=them))
     gain, of_all = adds_up(case, shown)
     notes += of_all
+    notes += [
+        noted("many-waits", title=of_window(case, f.title), saved=about(f.recoverable_ns), ranks=f.ranks)
+        for f in often
+        if f not in shown
+    ]
     sentence = statement(case, shown[0]) if shown else clean(case, least)
     summary: dict[str, Any] = {
         "step_ns": case.step_ns,
@@ -110,11 +124,15 @@ def diagnose(
 
 
 def look(case: Case, only: tuple[str, ...] = ()) -> tuple[list[Finding], list[Skipped]]:
-    """All findings, ranked, and the detectors that could not look; of several kinds of steps, over all of them."""
+    """All findings, ranked, and the detectors that could not look; of several kinds of steps, over all of them.
+
+    Where ranks share a GPU, exposed communication takes what the loopback takes: what makes it exposed comes first.
+    """
     findings, skipped = _look_at(case, only)
     findings = without_growth(case, findings, lambda first: _look_at(first, ())[0])
     others = [(kind, index, _look_at(of_kind, only)[0]) for kind, index, of_kind in case.others]
-    return ranked(over_kinds(findings, others) if others else findings), skipped
+    found = ranked(over_kinds(findings, others) if others else findings)
+    return causes_first(found) if sharing(case.profile.ranks) else found, skipped
 
 
 def _look_at(case: Case, only: tuple[str, ...]) -> tuple[list[Finding], list[Skipped]]:

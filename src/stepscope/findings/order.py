@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from stepscope.findings.finding import Finding
+
 
 @dataclass(frozen=True)
 class After:
@@ -183,6 +185,17 @@ ORDER: tuple[After, ...] = (
         "the ideal bubble is that of even stages: unevenness has its own findings",
     ),
 )
+
+
+#: What remains where no cause is named: on a GPU that ranks share it takes what the loopback takes.
+EFFECT = "exposed-communication"
+
+
+def causes_first(findings: list[Finding]) -> list[Finding]:
+    """The same, with what makes communication exposed before the exposure: for ranks that share a GPU."""
+    first = next((i for i, f in enumerate(findings) if f.id == EFFECT), len(findings))
+    causes = [f for f in findings[first:] if f.id in credited_before(EFFECT) and f.cause != "possible"]
+    return findings[:first] + causes + [f for f in findings[first:] if f not in causes]
 
 
 def credited_before(finding: str, kind: str = "") -> tuple[str, ...]:

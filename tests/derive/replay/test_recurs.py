@@ -96,3 +96,18 @@ def test_the_first_step_of_a_capture_recurs_too(seed: int) -> None:
     assert over[0] == sum(drawn.gap) + sum(drawn.call) + 1
     by_replay, by_many = replayed(drawn, quick, step=0)
     assert abs((over[0] - by_replay) - (over[-1] - over[-2] - by_many)) <= 1
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_step_behind_a_synchronization_begins_with_a_host_that_is_not_ahead(seed: int) -> None:
+    drawn = loop(random.Random(seed), waits=False)
+    rows, over = drawn.played()
+    profile = make(**rows)
+    replay = Replay(profile, walk(profile, WindowSpec(index=MIDDLE), "auto"))
+    behind = max(rows["ranges"][MIDDLE]["start_ns"] - over[MIDDLE - 1], 0)
+    host = gpu = 0
+    for gap, takes, kernel in zip(drawn.gap, drawn.call, drawn.kernel, strict=True):
+        host += gap + takes
+        gpu = max(host, gpu) + kernel
+    assert replay.alone(Change()) == behind + gpu
+    assert not replay.waiting

@@ -34,7 +34,7 @@ class Change(Struct, frozen=True):
     stream_waits_dropped: Mapping[int, I64] = field(default_factory=dict)
     #: communication ops that get a stream of their own, after what was before them: ops, and which new stream of each
     own_stream: Mapping[int, tuple[I64, I64]] = field(default_factory=dict)
-    #: the host begins the step so much earlier, by rank
+    #: the host begins the step so much earlier, by rank; later, where that is less than nothing
     host_start_earlier_ns: Mapping[int, int] = field(default_factory=dict)
     #: durations of kernels: factor by rank and name, and by rank and op
     kernel_factor: Mapping[int, Mapping[str, float]] = field(default_factory=dict)

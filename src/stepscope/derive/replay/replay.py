@@ -23,6 +23,7 @@ from stepscope.derive.replay.change import Change
 from stepscope.derive.replay.graph import BEFORE, Runs, Step, runs, step_ops
 from stepscope.derive.replay.play import Nodes, Played, play
 from stepscope.errors import BadInput, CannotAnswer
+from stepscope.intervals.arrays import NONE
 from stepscope.model.profile import Profile
 from stepscope.model.threshold import Threshold
 
@@ -155,13 +156,24 @@ class Replay:
             return played.length
         return min(self._play(change & Change(host_start_earlier_ns=sooner)).length, played.length)
 
+    def alone(self, change: Change) -> int:
+        """Length of the step with the change where it follows a synchronization: no host is ahead of its GPU."""
+        begun = {rank: self._path.clock.moment(rank, step.begin) for rank, step in self.steps.items()}
+        ahead = {rank: at - self._path.begin for rank, at in begun.items() if at < self._path.begin}
+        return self._play(change & Change(host_start_earlier_ns=ahead)).length
+
+    @cached_property
+    def waiting(self) -> bool:
+        """Whether a host waits for the GPU within the step, and launches after that: not only at its end."""
+        return any(bool((graph.epoch != NONE).any()) for graph in self._unchanged.values())
+
     def _play(self, change: Change) -> Played:
         graphs = self._changed(change)
         if len(graphs) < len(self.steps):
             graphs = self._unchanged | graphs
         drawn = list(graphs.values())
-        if change.host_start_earlier_ns:
-            drawn = [self._behind_another(g) if g.rank in change.host_start_earlier_ns else g for g in drawn]
+        if sooner := {rank for rank, ns in change.host_start_earlier_ns.items() if ns > 0}:
+            drawn = [self._behind_another(g) if g.rank in sooner else g for g in drawn]
         if not any(len(graph.final) for graph in drawn):
             raise CannotAnswer("no GPU op lies whole in the window", "choose a longer one")
         if self._drawn is None or any(a is not b for a, b in zip(self._drawn[0], drawn, strict=True)):

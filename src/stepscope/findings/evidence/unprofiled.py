@@ -5,10 +5,14 @@ ranks alike, that it is as long as steps were without the profiler.
 
 Steps are timed from one synchronization to another, so that the first of them begins with a GPU that has nothing to do.
 A program whose host runs ahead does not wait for that in its other steps: these take what the host takes, as it was
-seen without synchronizations, or what the GPU takes when it is never kept waiting, whichever is more.
+seen without synchronizations, or what the GPU takes when it is never kept waiting, whichever is more. A host that waits
+for the GPU in every step never gets that far ahead: so short is only its step behind a synchronization, and what the
+others take is replayed.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from msgspec import Struct
 
@@ -81,13 +85,19 @@ def profiler_cost(case: Case) -> Cost | None:
     if usual <= SLOWED_STEP.value * running or not hosts(case):
         return Cost(max(plain, running), 1.0, Change())
     wanted = running * case.replay.plain / case.step_ns
+    factor = _factor(case, wanted, case.replay.run)
+    change = _quicker(case, factor)
+    share = wanted / max(case.replay.run(change), 1)
+    return Cost(max(plain, running), factor, change, share if share < ALIKE_STEPS.share else 1.0)
+
+
+def _factor(case: Case, wanted: float, length: Callable[[Change], int]) -> float:
+    """How many times as quick launches must be for the step to be as long as that."""
     low, high = 1.0, WORST_PROFILER.value
     for _ in range(8):  # between 1 and 3, to 0.4 %
         factor = (low * high) ** 0.5
-        low, high = (factor, high) if case.replay.run(_quicker(case, factor)) > wanted else (low, factor)
-    change = _quicker(case, high)
-    share = wanted / max(case.replay.run(change), 1)
-    return Cost(max(plain, running), high, change, share if share < ALIKE_STEPS.share else 1.0)
+        low, high = (factor, high) if length(_quicker(case, factor)) > wanted else (low, factor)
+    return high
 
 
 def _as_usual(case: Case, usual: Case) -> Cost | None:
@@ -112,8 +122,15 @@ def _running(case: Case, plain: float) -> float:
     host = case.profile.unprofiled_host_ns
     if host is None or host >= plain or not own:
         return max(plain, own)
-    fed = case.replay.run(_quicker(case, WORST_PROFILER.value)) * case.step_ns / case.replay.plain
-    return max(own, min(plain, max(host, fed)))
+    scale = case.step_ns / case.replay.plain
+    fed = case.replay.run(_quicker(case, WORST_PROFILER.value)) * scale
+    if host >= fed or not case.replay.waiting:
+        others = max(host, fed)
+    elif case.replay.alone(Change()) * scale <= plain:
+        others = case.step_ns
+    else:
+        others = case.replay.run(_quicker(case, _factor(case, plain / scale, case.replay.alone))) * scale
+    return max(own, min(plain, others))
 
 
 def added_ns(case: Case) -> int:

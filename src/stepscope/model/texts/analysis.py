@@ -37,6 +37,9 @@ INFO: dict[str, str] = {
     ),
     "ideal-by-median": "the ideal of {schedule} is computed from the median compute time of chunks: {times}",
     "last-instance-open": "{some}: nothing follows the last instance, so its window ends with its last op",
+    "many-waits": (
+        "{title}, for {saved} of the step now: waits that come so often cost more as soon as the host is less far ahead"
+    ),
     "matched-label": "--match: {label!r} on every rank",
     "measured-matched": "{matched} of {total} in the window ({share} of their time) match measured ones{hows}; {seen}",
     "mfu-convention": "{text}",
