@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +16,8 @@ from stepscope.derive.rank.data import ranks_of
 from stepscope.derive.windows.choosing import windows
 from stepscope.derive.windows.spec import WindowSpec
 from stepscope.derive.work.phases import AGAIN, BACKWARD, FORWARD, OPTIMIZER, THREADS, TORCH, phases
+
+DATA = Path(__file__).parents[2] / "data"
 
 
 def _times(folder: Path) -> tuple[dict[int, int], set[int]]:
@@ -71,3 +75,34 @@ def test_calls_of_no_thread_tell_nothing() -> None:
     profile = make(ops=[op(10, 20, "gemm", call=1)], calls=[call(0, 5, 1, tid=-1)])
     data = next(iter(ranks_of(profile)))
     assert phases(data, np.arange(1)).phase.tolist() == [0]
+
+
+def _replayed(tmp_path: Path, without_names: bool = False) -> Path:
+    """Two replays of a graph whose nodes are marked, as torch 2.15 writes them: tests/data/pftrace."""
+    trace = json.loads(gzip.decompress((DATA / "pftrace" / "graphs.json.gz").read_bytes()))
+    for event in trace["traceEvents"]:
+        if without_names and event.get("cat") == "kernel":
+            event["args"].pop("name", None)
+    file = tmp_path / "graphs.json"
+    file.write_text(json.dumps(trace))
+    return file
+
+
+def test_marks_of_a_graph_s_nodes(tmp_path: Path) -> None:
+    """`mark_kernels` says `backward` of the nodes that autograd made for what it encloses."""
+    profile = api.open(_replayed(tmp_path), cache=False)
+    rows = profile.compute(by="module", whole=True).rows.drop_nulls("module")
+    passes = {(r["module"], r["phase"]): r["total_ns"] for r in rows.to_dicts()}
+    assert passes == {
+        ("layers.*.attention", "forward"): 40_000, ("layers.*.attention", "backward"): 16_000,
+        ("layers.*.mlp", "forward"): 20_000,
+    }  # fmt: skip
+    assert profile.kernels(whole=True).rows["module"].drop_nulls().n_unique() == 2
+
+
+def test_a_stack_alone_says_no_pass(tmp_path: Path) -> None:
+    """torch records stacks of nodes in any pass; only names come with theirs."""
+    rows = api.open(_replayed(tmp_path, without_names=True), cache=False).source(whole=True).rows
+    found = {r["kernel"]: (r["function"], r["phase"]) for r in rows.to_dicts() if r["kernel"].startswith("node")}
+    assert found["node1"] == ("model.py(31): forward", "other")
+    assert found["node6"][1] == "backward"

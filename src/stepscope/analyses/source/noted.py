@@ -22,5 +22,7 @@ def with_notes(data: RankData, ops: I64, found: Callers) -> Callers:
     backward = (of_ops["phase"] == "backward").fill_null(False).to_numpy()
     module = pl.select(pl.coalesce(of_ops["module"], found.module)).to_series()
     frame = pl.select(pl.coalesce(of_ops["frame"], pl.when(~placed).then(found.frame))).to_series()
-    phase = np.where(placed.to_numpy(), np.where(backward, BACKWARD, FORWARD), found.phase)
+    # A name is of what `mark_kernels` encloses, which says `backward` of its own; a stack alone is of any pass.
+    named = of_ops["module"].is_not_null().to_numpy()
+    phase = np.where(backward, BACKWARD, np.where(named, FORWARD, found.phase))
     return structs.replace(found, module=module, frame=frame, phase=phase)

@@ -1,9 +1,9 @@
 """The pass of each GPU op: forward, backward, recomputed, optimizer.
 
 What says most decides: torch ops (a backward node around the launch, autograd's sequence numbers, `Optimizer.step`),
-then ranges that name a pass, then the thread (autograd runs backward on threads of its own), then names and order. A
-sequence of the forward pass that runs again in the backward pass, with the same names and grids and with products in
-it, is recomputed.
+then what was noted of a graph's nodes, ranges that name a pass, then the thread (autograd runs backward on threads of
+its own), then names and order. A sequence of the forward pass that runs again in the backward pass, with the same names
+and grids and with products in it, is recomputed.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 from msgspec import Struct
 
+from stepscope.derive.pytorch.annotations import noted_at_capture
 from stepscope.derive.rank.data import RankData
 from stepscope.derive.rank.graphs import graph_launch
 from stepscope.derive.work.launches import launching
@@ -69,7 +70,7 @@ def phases(data: RankData, ops: I64, known: Kernels | None = None) -> Phases:
     """The pass of each op of a window. `ops` are of one window: what runs again is looked for among them."""
     kinds = known or kernels(data, ops)
     phase_of, how = np.zeros(len(ops), np.int8), np.zeros(len(ops), np.int8)
-    for method, code in ((_by_torch, TORCH), (_by_ranges, RANGES), (_by_threads, THREADS)):
+    for method, code in ((_by_torch, TORCH), (_by_notes, RANGES), (_by_ranges, RANGES), (_by_threads, THREADS)):
         open_ = np.flatnonzero(phase_of == OTHER)
         if len(open_):
             said = method(data, ops[open_])
@@ -95,6 +96,20 @@ def _by_torch(data: RankData, ops: I64) -> I8:
     at = rows[there]
     backward, again = known.torch.backward[at], known.torch.again[at]
     phase_of[there] = np.where(backward, np.where(again, AGAIN, BACKWARD), OTHER)
+    return phase_of
+
+
+def _by_notes(data: RankData, ops: I64) -> I8:
+    """As the program marked the nodes of its graphs when it captured them: backward is said, forward is not."""
+    phase_of = np.zeros(len(ops), np.int8)
+    noted = noted_at_capture(data)
+    if noted is None:
+        return phase_of
+    kinds = kernels(data, ops)
+    marked = noted["module"].is_not_null().to_numpy()[ops]
+    backward = (noted["phase"] == "backward").fill_null(False).to_numpy()[ops]
+    phase_of[marked & ~kinds.backward & ~kinds.are(Role.OPTIMIZER)] = FORWARD
+    phase_of[backward] = BACKWARD
     return phase_of
 
 
