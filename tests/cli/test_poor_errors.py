@@ -121,6 +121,22 @@ def test_options_in_python_are_of_their_type(tmp_path: Path) -> None:
         with pytest.raises(BadInput, match=f"--least {value!r} is not a number"):
             profile.diagnose(least=value)
     assert profile.kernels(top=np.int64(1)).rows.height == 1
+    for options, text in (
+        ({"rank": 0.5}, "--rank 0.5 names no ranks"),
+        ({"rank": []}, "--rank: no rank is given"),
+        ({"rank": ["x"]}, r"--rank \['x'\] names no ranks"),
+        ({"whole": "yes"}, "--whole 'yes' is neither True nor False"),
+        ({"sort": ["n"]}, r"--sort \['n'\] is not a text"),
+    ):
+        with pytest.raises(BadInput, match=text):
+            profile.kernels(**options)
+    assert profile.kernels(rank=np.int64(0)).rows.equals(profile.kernels(rank=[0]).rows)
+    with pytest.raises(TypeError, match="sql: 5 is not a text"):
+        profile.sql(5)
+    with pytest.raises(BadInput, match="--fail-on 5 is not a text"):
+        profile.diagnose(fail_on=5)
+    only = profile.diagnose(only="exposed-copies")  # one of several, alone
+    assert only.rows.equals(profile.diagnose(only=["exposed-copies"]).rows)
     with pytest.raises(TypeError, match="open: None is not a path"):
         stepscope.open(None)
 

@@ -9,6 +9,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from stepscope import api
@@ -91,6 +92,22 @@ def test_one_capture_under_two_names_is_refused(capture: Path, tmp_path: Path) -
         shutil.copy(capture, tmp_path / f"{name}.sqlite")
     with pytest.raises(BadInput, match=r"a\.sqlite and .*b\.sqlite hold the same capture; give each capture once"):
         api.open(tmp_path, cache=False)
+
+
+def test_an_export_as_sqlite_and_as_parquet_is_one_capture(capture: Path, tmp_path: Path) -> None:
+    """Of a process that says no rank they were two."""
+    shutil.copy(capture, tmp_path / "a.sqlite")
+    (folder := tmp_path / "b").mkdir()
+    with closing(sqlite3.connect(capture)) as db:
+        for (table,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+            cursor = db.execute(f'SELECT * FROM "{table}"')
+            if rows := cursor.fetchall():
+                names = [column[0] for column in cursor.description]
+                frame = pl.DataFrame(rows, names, orient="row", infer_schema_length=None)
+                frame.write_parquet(folder / f"{table}.parquet")
+    assert api.open(folder, cache=False).ranks.height == 2
+    with pytest.raises(BadInput, match=r"a\.sqlite and .*b hold the same capture; give each capture once"):
+        api.open(tmp_path / "a.sqlite", folder, cache=False)
 
 
 @pytest.mark.parametrize("clock", [{}, {"baseTimeNanoseconds": 1_790_000_000_000_000_000}])

@@ -20,6 +20,8 @@ from stepscope.api.options import (
     check_number,
     keywords,
     parse_ranks,
+    several,
+    shared,
     takes_path,
     takes_profile,
     window_spec,
@@ -50,6 +52,8 @@ class Showing:
                 check_number(f"--{option}", value)
             if value is not None and value < 0:
                 raise BadInput(f"--{option} {value}", "give how many rows to show; 0 for all")
+        if self.sort is not None and not isinstance(self.sort, str):
+            raise BadInput(f"--sort {self.sort!r} is not a text", "name columns as in 'rank,dur_ns:asc'")
         check_number("--offset", self.offset)
         if self.offset < 0:
             raise BadInput(f"--offset {self.offset}", "give the row to begin with; the first is 0")
@@ -103,6 +107,9 @@ def analyse(
     if rank is not None and profile is not None:
         profile = profile.view(parse_ranks(rank))
     chosen = {k: options.pop(k) for k in WINDOW_KEYWORDS if k in options}
+    for key, value in chosen.items():
+        if shared()[key].type is bool:
+            check(shared()[key], value)
     window = window_spec(profile, **chosen) if analysis.windowed else None
 
     def ask(of: model.Profile | None) -> Result:
@@ -122,7 +129,9 @@ def analyse(
 
 
 def _understood(option: Option, value: Any) -> Any:
-    """A value as the analysis takes it: users name profiles and files by texts."""
+    """A value as the analysis takes it: users name profiles and files by texts, and give one of several alone."""
+    if several(option.type):
+        return (value,) if isinstance(value, str) else tuple(value)
     if takes_profile(option.type) and isinstance(value, str | Path):
         from stepscope.api.opening import open as opened
 
@@ -165,6 +174,11 @@ def sql(
     """
     from stepscope.sql.query import query as answered
 
+    if not isinstance(query, str):
+        raise TypeError(f"sql: {query!r} is not a text")
+    check_number("--limit", limit)
+    if seconds is not None:
+        check_number("--timeout", seconds, whole=False)
     if rank is not None:
         profile = profile.view(parse_ranks(rank))
     forks.refuse()

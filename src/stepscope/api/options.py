@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache
 from numbers import Integral, Real
@@ -105,10 +105,10 @@ def keywords(analysis: questions.Analysis) -> tuple[str, ...]:
 
 def parse_ranks(text: Ranks) -> list[int]:
     """`"0,3-5"` is ranks 0, 3, 4 and 5; a number or numbers are themselves."""
-    if isinstance(text, int):
-        return [text]
+    if isinstance(text, Integral):
+        return [int(text)]
     if not isinstance(text, str):
-        return [int(r) for r in text]
+        return _numbers(text)
     ranks: list[int] = []
     for part in text.split(","):
         match = re.fullmatch(r"\s*0*([0-9]{1,18})\s*(?:-\s*0*([0-9]{1,18})\s*)?", part)
@@ -121,6 +121,18 @@ def parse_ranks(text: Ranks) -> list[int]:
         if last - first > 1_000_000:
             raise BadInput(f"--rank {text!r}: {first}-{last} is not a span of ranks", "write numbers and spans")
         ranks += range(first, last + 1)
+    return ranks
+
+
+def _numbers(given: Any) -> list[int]:
+    try:
+        ranks = [int(rank) for rank in given]
+    except (TypeError, ValueError):
+        raise BadInput(
+            f"--rank {given!r} names no ranks", "give a number, a list of them, or a text as in '0,3-5'"
+        ) from None
+    if not ranks:
+        raise BadInput("--rank: no rank is given", "leave it out for all")
     return ranks
 
 
@@ -185,6 +197,11 @@ def choices(hint: Any) -> tuple[Any, ...] | None:
     return None
 
 
+def several(hint: Any) -> bool:
+    """Whether an option may be repeated."""
+    return get_origin(hint) is tuple
+
+
 def takes_profile(hint: Any) -> bool:
     """Whether an option is itself a profile, which users name by its path."""
     return Profile in (get_args(hint) or (hint,))
@@ -201,6 +218,10 @@ def check(option: Option, value: Any) -> None:
     allowed = choices(option.type)
     if allowed is not None and value not in allowed and value != option.default:
         raise BadInput(f"{flag} {value!r} is not a choice", f"give one of {', '.join(map(str, allowed))}")
+    if option.type is bool and not any(value is known or value == known for known in (True, False)):
+        raise BadInput(f"{flag} {value!r} is neither True nor False", "give one")
+    if several(option.type) and not isinstance(value, str | Sequence):
+        raise BadInput(f"{flag} {value!r} is not a text", "give one, or a list of them")
     kinds = set(get_args(option.type) or (option.type,)) - {type(None)}
     if value is not None and kinds and kinds <= {int, float}:
         check_number(flag, value, whole=float not in kinds)

@@ -61,7 +61,7 @@ def _refuse_copies(captures: list[_Capture]) -> None:
     seen: dict[tuple[object, ...], Path] = {}
     for first, last, source, _ in captures:
         who = source.processes().select("pid", "host", "rank").rows()
-        _refuse_same(seen.setdefault((first, last, source.info.format, *who), source.path), source.path)
+        _refuse_same(seen.setdefault((first, last, _profiler(source), *who), source.path), source.path)
 
 
 def _refuse_timeless_copies(sources: list[Source]) -> None:
@@ -73,12 +73,17 @@ def _refuse_timeless_copies(sources: list[Source]) -> None:
     for source in sources:
         if "ops" in source.tables():
             who = source.processes().select("pid", "host", "rank").rows()
-            by_processes.setdefault((source.info.format, *who), []).append(source)
+            by_processes.setdefault((_profiler(source), *who), []).append(source)
     for alike in by_processes.values():
         seen: dict[tuple[object, ...], Path] = {}
         for source in alike if len(alike) > 1 else ():
             ops = source.read("ops").frame.select("start_ns", "end_ns", "stream")
             _refuse_same(seen.setdefault((ops.height, *ops.sum().row(0)), source.path), source.path)
+
+
+def _profiler(source: Source) -> str:
+    """Who recorded it: nsys writes a report as SQLite and as a folder of parquet."""
+    return source.info.format.partition("-")[0]
 
 
 def _refuse_same(first: Path, path: Path) -> None:
