@@ -122,8 +122,8 @@ def _described(name: str, kind: str, text: str, *, columns: dict[str, str]) -> d
 
 def _variant(usual: tuple[Col, ...], columns: tuple[Col, ...]) -> dict[str, Any]:
     """All columns by name, and what those mean that are not there otherwise."""
-    known = set(usual)
-    return {"columns": [c.name for c in columns], "new": _docs(tuple(c for c in columns if c not in known))}
+    usual_columns = set(usual)
+    return {"columns": [c.name for c in columns], "new": _docs(tuple(c for c in columns if c not in usual_columns))}
 
 
 def _docs(columns: tuple[Col, ...]) -> dict[str, str]:

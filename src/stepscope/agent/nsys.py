@@ -43,14 +43,14 @@ def listed() -> list[Listed]:
 def checked(kind: str, options: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """The name among the options, and the arguments beside it."""
     rest = dict(options)
-    name, known = rest.pop("name", None), named()[kind]
+    name, kinds = rest.pop("name", None), named()[kind]
     again = call("list", what="reports")
-    if not isinstance(name, str) or name.partition(":")[0] not in known:
+    if not isinstance(name, str) or name.partition(":")[0] not in kinds:
         if not name:
-            hint = f'give options={{"name": "{min(known)}"}}, or another'
-            raise Refused("bad_option", f"{kind}: options do not name one of the {len(known)} there are", hint, again)
-        hint = meant_of(str(name), known)
-        raise Refused("bad_option", f"{kind}: name={name!r} is not one of {len(known)}", hint, again)
+            hint = f'give options={{"name": "{min(kinds)}"}}, or another'
+            raise Refused("bad_option", f"{kind}: options do not name one of the {len(kinds)} there are", hint, again)
+        hint = meant_of(str(name), kinds)
+        raise Refused("bad_option", f"{kind}: name={name!r} is not one of {len(kinds)}", hint, again)
     for key, value in rest.items():
         if not isinstance(value, str | int | float | bool):
             raise Refused("bad_option", f"{key}={value!r} is not possible", "give a text, a number or true", again)

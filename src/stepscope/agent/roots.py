@@ -80,17 +80,17 @@ class Roots:
         if not within:
             raise self._outside(text, "is outside the roots")
         try:
-            found = next((found for path in within if (found := _matches(path))), None)
+            paths = next((paths for path in within if (paths := _matches(path))), None)
         except (OSError, ValueError) as error:  # too long for the file system
             raise Refused("bad_input", f"{text:.200}: not a usable path ({error})", None, self._files()) from None
-        if found is None:
+        if paths is None:
             raise Refused("bad_input", f"{text}: no such file", "check the path", self._files())
-        for path in found:
+        for path in paths:
             beside = [path.parent / MANIFEST] if path.is_file() else []
             for part in (path, *beside, *_below(path, _DEPTH)):
                 if not self.inside(part):
                     raise self._outside(text, f"leads out of the roots by a link ({part.name})")
-        return [path.resolve() for path in found]
+        return [path.resolve() for path in paths]
 
     def _outside(self, text: str, why: str) -> Refused:
         roots = ", ".join(map(str, self.folders))

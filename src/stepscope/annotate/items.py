@@ -89,8 +89,8 @@ def log(
     global _log, _ready
     _ready = True
     annotate._bind()
-    told = {"queue_depth_in": queue_in, "queue_depth_out": queue_out}
-    _depths.update({name: depth for name, depth in told.items() if depth is not None})
+    depths = {"queue_depth_in": queue_in, "queue_depth_out": queue_out}
+    _depths.update({name: depth for name, depth in depths.items() if depth is not None})
     out = os.environ.get("STEPSCOPE_CAPTURE_OUT")
     where = Path(out) / FOLDER if out else folder
     _log = _Log(Path(where), _depths) if where is not None else None

@@ -131,11 +131,11 @@ def _sides(base: Given, new: Given, options: Choosing) -> tuple[tuple[Side, Side
         spec = _by_labels(spec, given[0])
 
         def gather() -> tuple[Evidence, Evidence]:
-            found = []
+            sides = []
             for name, side in progress.each("why it changed:", (("base", given[0]), ("new", given[1]))):
                 with progress.phase(name):
-                    found.append(evidence(side.profiles, spec, ranks))
-            return found[0], found[1]
+                    sides.append(evidence(side.profiles, spec, ranks))
+            return sides[0], sides[1]
 
         return _same_labels(both(*given, spec, ranks)), gather
     saved, rule = baseline.load(file)
@@ -198,8 +198,8 @@ def _given(given: Given, options: dict[str, Any]) -> measuring.Given:
     if not listed:
         raise BadInput("nothing to compare", "name a trace, a directory or a glob")
     opened = [p for p in listed if isinstance(p, model.Profile)]
-    said = ""
+    runs = ""
     if len(opened) != len(listed):
-        found, said = open_runs(*(p for p in listed if isinstance(p, str | Path)), **options)
-        opened += found
-    return measuring.Given(opened, [path for p in opened for path in getattr(p, "paths", [])], said)
+        more, runs = open_runs(*(p for p in listed if isinstance(p, str | Path)), **options)
+        opened += more
+    return measuring.Given(opened, [path for p in opened for path in getattr(p, "paths", [])], runs)

@@ -70,8 +70,8 @@ def recipe(
     from stepscope.nsys import recipes
 
     chosen = _chosen(profile, "recipe", rank)
-    found = recipes.find(name)
-    return of_recipe(found, recipes.run(chosen, name, **arguments), [chosen], arguments, table)
+    recipe = recipes.find(name)
+    return of_recipe(recipe, recipes.run(chosen, name, **arguments), [chosen], arguments, table)
 
 
 def of_recipe(

@@ -151,8 +151,8 @@ def open_runs(*paths: str | Path, runs: Runs = "auto", **opening: Any) -> tuple[
     timed = [source for source in first if has_timeline(source)]  # what ncu measured is of no run
     if not timed:
         need_timeline(whole.profile(whole.sources), "compare")
-    groups, said = runs_of([held(s) for s in timed], runs)
+    groups, sentence = runs_of([held(s) for s in timed], runs)
     profiles = [whole.profile([timed[i] for i in group]) for group in groups]
     for profile in profiles:
         profile.opened_with = tuple(str(path.absolute()) for path in profile.paths), opening
-    return profiles, said
+    return profiles, sentence

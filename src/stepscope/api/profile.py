@@ -243,9 +243,9 @@ class Profile(model.Profile, Methods):
     def program_facts(self, rank: int) -> dict[str, Any]:
         """What the program of a rank had set in torch, and the most memory that it took: hooks of `capture run` ask."""
         by_rank = self._manifest["captured"].get("hooks") if self._manifest else None
-        found = by_rank.get(str(rank)) if isinstance(by_rank, dict) else None
-        known = found if isinstance(found, dict) else {}
-        settings, memory = (v if isinstance(v := known.get(k), dict) else {} for k in ("settings", "memory"))
+        of_rank = by_rank.get(str(rank)) if isinstance(by_rank, dict) else None
+        facts = of_rank if isinstance(of_rank, dict) else {}
+        settings, memory = (v if isinstance(v := facts.get(k), dict) else {} for k in ("settings", "memory"))
         return {"settings": settings, "memory": {k: v for k, v in memory.items() if isinstance(v, int) and v > 0}}
 
     @cached_property

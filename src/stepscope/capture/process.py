@@ -82,22 +82,22 @@ def end_all(token: str, process: subprocess.Popen[bytes] | None = None) -> None:
 
 def _unfinished(pid: int) -> set[Path]:
     """What nsys writes its report to in the temporary folder, which it leaves there if it is ended."""
-    found: set[Path] = set()
+    opened: set[Path] = set()
     with contextlib.suppress(OSError):
-        found |= {Path(os.fsdecode(word)) for word in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")}
-        found |= {entry.readlink() for entry in Path(f"/proc/{pid}/fd").iterdir()}
-    return {path for path in found if path.name.startswith("nsys-report-") and path.is_absolute()}
+        opened |= {Path(os.fsdecode(word)) for word in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")}
+        opened |= {entry.readlink() for entry in Path(f"/proc/{pid}/fd").iterdir()}
+    return {path for path in opened if path.name.startswith("nsys-report-") and path.is_absolute()}
 
 
 def alive(token: str, process: subprocess.Popen[bytes] | None = None) -> list[int]:
     """What carries the token, and `process`, as long as they live."""
     mark = f"{PREFIX}ID={token}".encode()
-    found = [] if process is None or process.poll() is not None else [process.pid]
+    pids = [] if process is None or process.poll() is not None else [process.pid]
     for entry in Path("/proc").iterdir() if Path("/proc").is_dir() else ():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
         with contextlib.suppress(OSError):
             state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
             if state != "Z" and mark in (entry / "environ").read_bytes().split(b"\0"):
-                found.append(int(entry.name))
-    return sorted(set(found))
+                pids.append(int(entry.name))
+    return sorted(set(pids))

@@ -77,7 +77,7 @@ def capture(spec: Spec, job: Allocation | None, export: Export, show: Show | Non
     part = spec.out.absolute().with_name(f".{spec.out.name}.part")
     with alone(part, spec.out):
         try:
-            found = [_one(spec, backend, part, job, export, show) for backend in spec.backends]
+            captures = [_one(spec, backend, part, job, export, show) for backend in spec.backends]
             if spec.out.is_dir():
                 shutil.rmtree(spec.out)
             part.replace(spec.out)
@@ -91,7 +91,7 @@ def capture(spec: Spec, job: Allocation | None, export: Export, show: Show | Non
         final = folders(spec)
         return [
             Captured(c.backend, final[c.backend], tuple(final[c.backend] / f for f in c.relative), c.manifest)
-            for c in found
+            for c in captures
         ]
 
 
@@ -152,10 +152,10 @@ def _follow(
     full_at: list[float] = []
 
     log.touch()
-    said = log.open("r", encoding="utf-8", errors="replace") if show is not None else None
+    output = log.open("r", encoding="utf-8", errors="replace") if show is not None else None
 
     def tell() -> None:
-        if said is not None and show is not None and (text := said.read()):
+        if output is not None and show is not None and (text := output.read()):
             show(text)
 
     def tick() -> bool:
@@ -180,8 +180,8 @@ def _follow(
     finally:
         if run is not None:
             run.end()  # also what a command that has ended left running, or one that goes on after the capture
-        if said is not None:
-            said.close()
+        if output is not None:
+            output.close()
     return status, status is None, bool(full_at) or _full(folder)
 
 

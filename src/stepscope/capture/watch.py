@@ -93,32 +93,32 @@ class Watcher:
 
     def _take(self, rank: str, record: dict[str, Any]) -> None:
         """One line of a rank."""
-        found = self.steps
+        steps = self.steps
         if "about" in record:
-            found.about = found.about or record["about"]
-            found.environments[rank] = record["about"]
+            steps.about = steps.about or record["about"]
+            steps.environments[rank] = record["about"]
         elif "label" in record:
-            found.about["label"] = found.about.get("label") or record["label"]
+            steps.about["label"] = steps.about.get("label") or record["label"]
         elif "refused" in record:
-            found.refused = record["refused"]
+            steps.refused = record["refused"]
         elif "failed" in record:
-            found.failed = found.failed or f"{record['failed']} (rank {rank})"
+            steps.failed = steps.failed or f"{record['failed']} (rank {rank})"
         elif "gpus" in record:
-            found.environments.setdefault(rank, {})["gpus"] = record["gpus"]
+            steps.environments.setdefault(rank, {})["gpus"] = record["gpus"]
         elif "span" in record:
             span = record["span"]
-            found.spans.setdefault(rank, []).append((span["steps"], span["ns"], span["profiled"]))
+            steps.spans.setdefault(rank, []).append((span["steps"], span["ns"], span["profiled"]))
         elif "hooks" in record:
-            found.hooks[rank] = record["hooks"]
+            steps.hooks[rank] = record["hooks"]
         elif "compiled_with" in record:
-            found.compiled_with = found.compiled_with or record["compiled_with"]
+            steps.compiled_with = steps.compiled_with or record["compiled_with"]
         elif record.get("stopped"):
             self._stopped.add(rank)
             if not record.get("more"):
                 self._over.add(rank)
         else:
-            found.times[rank].append((int(record["ns"]), bool(record["profiled"])))
-            found.began[rank].append(int(record.get("began_ns", 0)))
+            steps.times[rank].append((int(record["ns"]), bool(record["profiled"])))
+            steps.began[rank].append(int(record.get("began_ns", 0)))
 
 
 def read(folder: Path) -> Steps:

@@ -128,7 +128,7 @@ def lines(spec: Spec, made: Plan | None, job: Allocation | None) -> list[str]:
         else "not known without --model or --layers"
     )
     batch = f"{made.global_batch} ({made.micro_batches} micro-batches of {made.mbs} × {made.seq})" if made else None
-    said = {
+    facts = {
         "world": f"{spec.world} ranks{mesh}" if spec.world else "as many ranks as the command starts",
         "nodes": f"{where}{on_each}",
         "batch": batch,
@@ -138,4 +138,4 @@ def lines(spec: Spec, made: Plan | None, job: Allocation | None) -> list[str]:
         "output": str(spec.out),
         "command": shlex.join(spec.command),
     }
-    return [f"{what:9} {text}" for what, text in said.items() if text]
+    return [f"{what:9} {text}" for what, text in facts.items() if text]

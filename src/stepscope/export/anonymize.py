@@ -44,8 +44,8 @@ class Pseudonyms:
     def _known(self) -> frozenset[str]:
         words = files("stepscope.export").joinpath("vocabulary.txt").read_text("utf-8").split()
         rules = (*self.rules.comm, *self.rules.families, *self.rules.tensor_cores, *self.rules.helpers)
-        told = {word.lower() for rule in rules for word in _WORD.findall(re.sub(r"\\[A-Za-z]", " ", rule.pattern))}
-        return frozenset(words) | told
+        public = {word.lower() for rule in rules for word in _WORD.findall(re.sub(r"\\[A-Za-z]", " ", rule.pattern))}
+        return frozenset(words) | public
 
     def of(self, text: str) -> str:
         return text if _PUBLIC.fullmatch(text) else _WORD.sub(self._word, text)

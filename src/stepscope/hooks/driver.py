@@ -199,8 +199,8 @@ class Driver:
         """What the hooks cost, what they took for a step, and what torch was set to: for the manifest."""
         plain, under = ((ns // steps if steps else None) for steps, ns in (self._cost[False], self._cost[True]))
         order = [[self._names[o] for o in burst] for burst in self._cycle.known or ()]
-        said = {"plain_ns": plain, "profiled_ns": under, "optimizers": order}
-        self._recorder.log({"hooks": {**said, **facts(self._torch)}})
+        measured = {"plain_ns": plain, "profiled_ns": under, "optimizers": order}
+        self._recorder.log({"hooks": {**measured, **facts(self._torch)}})
 
     def _own_start(self) -> None:
         """The program starts the profiler itself: it is left to it."""

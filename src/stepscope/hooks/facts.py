@@ -30,10 +30,10 @@ def facts(torch: Any) -> dict[str, Any]:
 
 def _answered(asked: dict[str, Callable[[], Any]]) -> dict[str, Any]:
     """Versions of torch differ: a question that one of them does not know has no answer."""
-    found = {}
+    settings = {}
     for name, ask in asked.items():
         try:
-            found[name] = ask()
+            settings[name] = ask()
         except Exception:
             continue
-    return found
+    return settings

@@ -133,8 +133,8 @@ class Assembled:
             self.extents()
         elif len(self._extents) + len(self.timeless_sources) < len(self._sources):
             return {}
-        found = beginnings({index: extent for index, extent in self._extents.items() if extent is not None})
-        return {r: found[s] for r, s in self.ranks.select("rank", "source").iter_rows() if s in found}
+        begins = beginnings({index: extent for index, extent in self._extents.items() if extent is not None})
+        return {r: begins[s] for r, s in self.ranks.select("rank", "source").iter_rows() if s in begins}
 
     def _part(self, name: str, part: Part) -> pl.DataFrame:
         key = (name, part)
@@ -250,10 +250,10 @@ class Assembled:
         for first, last in self._bounds(ranges):
             rows = np.flatnonzero(stacked[first:last])
             at = first + rows
-            found = nesting.nest(tid[at], start[at], end[at])
-            inside = found.parent != NONE
-            parent[at[inside]] = rows[found.parent[inside]]
-            depth[at] = found.depth()
+            nested = nesting.nest(tid[at], start[at], end[at])
+            inside = nested.parent != NONE
+            parent[at[inside]] = rows[nested.parent[inside]]
+            depth[at] = nested.depth()
         column = pl.Series("parent", parent)
         return ranges.with_columns(
             pl.when(column != NONE).then(column).cast(pl.UInt32).alias("parent"),

@@ -117,10 +117,10 @@ class DevicesApart:
     def _devices(self) -> dict[int, list[int]]:
         """By process with several GPUs, their ordinals."""
         listed = self.source.processes().drop_nulls("devices").select("proc", "devices")
-        found = {proc: [int(d) for d in text.split(",")] for proc, text in listed.iter_rows()}
-        for devices in found.values():
+        devices_of = {proc: [int(d) for d in text.split(",")] for proc, text in listed.iter_rows()}
+        for devices in devices_of.values():
             self.quality.note(noted("several-gpus", number=len(devices)))
-        return found
+        return devices_of
 
     @property
     def _split(self) -> bool:

@@ -257,11 +257,11 @@ class Door:
 
     def _example_of(self, ops: pl.DataFrame, names: pl.Series) -> str:
         """The longest of the ops that have times and a process; nothing where none has."""
-        told = ops.drop_nulls(["proc", "start_ns", "end_ns"]).filter(pl.col("proc") < self.processes().height)
-        told = told.filter(
+        whole = ops.drop_nulls(["proc", "start_ns", "end_ns"]).filter(pl.col("proc") < self.processes().height)
+        whole = whole.filter(
             pl.col("proc") >= 0, pl.col("end_ns") > pl.col("start_ns"), pl.col("start_ns").abs() < 1 << 61
         )
-        return self._example(told, names) if told.height else ""
+        return self._example(whole, names) if whole.height else ""
 
     def _example(self, ops: pl.DataFrame, names: pl.Series) -> str:
         """The longest of these ops: which, where and when."""

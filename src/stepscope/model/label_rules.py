@@ -155,8 +155,8 @@ class _File:
         allowed = [f.name for f in fields(Steps)]
         if unknown := [k for k in table if k not in allowed]:
             raise self._wrong(unknown[0], "not a key of [steps]", f"its keys are {', '.join(allowed)}")
-        found = {key: self._pattern(value, key) for key, value in table.items()}
-        return Steps(**found) if before is None else replace(before, **found)
+        patterns = {key: self._pattern(value, key) for key, value in table.items()}
+        return Steps(**patterns) if before is None else replace(before, **patterns)
 
     def _purpose(self, entry: dict[str, Any], nth: int, stages: str) -> Purpose:
         where = ("purpose", nth)
@@ -165,8 +165,8 @@ class _File:
         if ("range" in entry) == ("stage" in entry):
             raise self._wrong("purpose", "a rule needs either `range` or `stage`", _HINT, where)
         if entry.get("purpose") not in PURPOSES:
-            said = f"{entry.get('purpose')!r} is nothing that communication serves"
-            raise self._wrong("purpose", said, f"give one of {', '.join(PURPOSES)}", where)
+            wrong = f"{entry.get('purpose')!r} is nothing that communication serves"
+            raise self._wrong("purpose", wrong, f"give one of {', '.join(PURPOSES)}", where)
         patterns = {k: self._pattern(entry[k], k, where) for k in ("range", "stage") if k in entry}
         return Purpose(entry["purpose"], **patterns, axis=entry.get("axis"), stages=stages if "stage" in entry else "")
 

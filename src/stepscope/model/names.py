@@ -31,29 +31,29 @@ class Names:
         return None if np.array_equal(ids, np.arange(len(ids))) else ids
 
     def _add(self, text: str) -> int:
-        known = self._id.get(text)
-        if known is None:
-            known = self._id[text] = len(self._texts)
+        id_ = self._id.get(text)
+        if id_ is None:
+            id_ = self._id[text] = len(self._texts)
             self._texts.append(text)
-        return known
+        return id_
 
     def series(self) -> pl.Series:
         """All texts, by id."""
-        known = self._series
-        if len(known) < len(self._texts):
-            new = pl.Series("name", self._texts[len(known) :], dtype=pl.String)
-            self._series = pl.concat([known, new], rechunk=True) if len(known) else new
+        series = self._series
+        if len(series) < len(self._texts):
+            new = pl.Series("name", self._texts[len(series) :], dtype=pl.String)
+            self._series = pl.concat([series, new], rechunk=True) if len(series) else new
         return self._series
 
     def judged(self, key: Hashable, function: Callable[[pl.Series], A]) -> A:
         """`function` of all texts, which must judge each by itself: asked only of those that came since."""
-        texts, known = self.series(), self._judged.get(key)
-        if known is None or len(known) < len(texts):
-            new = function(texts if known is None else texts[len(known) :])
-            known = new if known is None else _joined(known, new)
-            self._judged[key] = known
-        found: A = known
-        return found
+        texts, judged = self.series(), self._judged.get(key)
+        if judged is None or len(judged) < len(texts):
+            new = function(texts if judged is None else texts[len(judged) :])
+            judged = new if judged is None else _joined(judged, new)
+            self._judged[key] = judged
+        every: A = judged
+        return every
 
 
 def _joined(first: A, second: A) -> A:

@@ -251,9 +251,9 @@ class Profile(Assembled):
         by_source = self.by_source()
         if self._in_one_part or len(by_source) == 1:
             return joined([function(self, *args, **more)])
-        found = self.of_parts(by_source, function, *args, **more)
+        answers = self.of_parts(by_source, function, *args, **more)
         several = []
-        while batch := list(islice(found, _AT_ONCE)):
+        while batch := list(islice(answers, _AT_ONCE)):
             several.append(joined(batch))
         self.check()
         return joined(several)
@@ -271,7 +271,7 @@ class Profile(Assembled):
             with progress.phase(f"file {done} of {len(by_source)}"):
                 part = copy(self)
                 part._limit(self, some)
-                found = function(part, *args, **options)
+                answer = function(part, *args, **options)
                 for source in some["source"].unique().to_list():
                     door.forget(self._sources[source])
-            yield found
+            yield answer

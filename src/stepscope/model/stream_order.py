@@ -64,13 +64,13 @@ def out_of_order(ops: pl.DataFrame, context: pl.Series | None = None) -> Mask | 
     bounds = [0, *(np.flatnonzero(process[1:] != process[:-1]) + 1).tolist(), ops.height]
     masks: dict[int, Mask] = {}
     for lo, hi in pairwise(bounds):
-        found = _out_of_order(ops[lo:hi], None if context is None else context[lo:hi])
-        masks |= {} if found is None else {lo: found}
+        of_process = _out_of_order(ops[lo:hi], None if context is None else context[lo:hi])
+        masks |= {} if of_process is None else {lo: of_process}
     if not masks:
         return None
     mask = np.zeros(ops.height, dtype=bool)
-    for lo, found in masks.items():
-        mask[lo : lo + len(found)] = found
+    for lo, of_process in masks.items():
+        mask[lo : lo + len(of_process)] = of_process
     return mask
 
 
@@ -86,15 +86,15 @@ def _out_of_order(ops: pl.DataFrame, context: pl.Series | None) -> Mask | None:
     order = np.argsort(stream, kind="stable")
     bounds = np.flatnonzero(np.diff(stream[order], prepend=-1, append=-1))
     start, end = ops["start_ns"].to_numpy(), ops["end_ns"].to_numpy()
-    found = []
+    outlasting = []
     for lo, hi in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
         mine = order[lo:hi] if rows is None else rows[order[lo:hi]]
         over = end[mine]
         earliest = np.minimum.accumulate(over[::-1])[::-1]  # the first end from each op on
         if (over - earliest > _ROUNDING_NS).any():
             launch = ops["correlation"].gather(mine).to_numpy()
-            found.append(mine[_outlasting(start[mine], over, launch)])
-    every = np.concatenate(found) if found else np.empty(0, np.int64)
+            outlasting.append(mine[_outlasting(start[mine], over, launch)])
+    every = np.concatenate(outlasting) if outlasting else np.empty(0, np.int64)
     if not len(every):
         return None
     mask = np.zeros(ops.height, dtype=bool)

@@ -59,6 +59,6 @@ class Subtrees:
         return outermost
 
     def _by_row(self, in_order: I64) -> I64:
-        found = np.empty_like(in_order)
-        found[self._order] = in_order
-        return found
+        by_row = np.empty_like(in_order)
+        by_row[self._order] = in_order
+        return by_row

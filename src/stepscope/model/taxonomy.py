@@ -58,9 +58,9 @@ class Taxonomy:
 
     def family(self, names: pl.Series) -> pl.Series:
         """What sort of work each kernel does; communication by the rules above, `other` where no rule knows."""
-        found = pl.DataFrame({"comm": self.is_comm(names), "family": _first_match(names, self.families)})
+        facts = pl.DataFrame({"comm": self.is_comm(names), "family": _first_match(names, self.families)})
         named = pl.when("comm").then(pl.lit(COMMUNICATION)).otherwise(pl.col("family").fill_null(OTHER))
-        return found.select(named.alias("family"))["family"]
+        return facts.select(named.alias("family"))["family"]
 
     def tensor_core(self, names: pl.Series) -> pl.Series:
         """Whether the name says that the kernel runs on tensor (matrix) cores; null where it does not say."""

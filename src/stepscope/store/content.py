@@ -54,15 +54,15 @@ def _hash(path: Path, digest: xxhash.xxh3_128) -> None:
 def _hash_part(path: Path, start: int, end: int | None, digest: xxhash.xxh3_128) -> None:
     """Read, not mapped: mapped pages would count as this process's memory, a multi-gigabyte file's worth."""
     buffer = memoryview(bytearray(_BLOCK))
-    done, said = start, start
+    done, shown = start, start
     with path.open("rb", buffering=0) as file:
         file.seek(start)
         while size := file.readinto(buffer if end is None else buffer[: min(_BLOCK, end - done)]):
             digest.update(buffer[:size])
             done += size
-            if done - said >= _REPORTED:
+            if done - shown >= _REPORTED:
                 progress.report(f"looking up {path.name}")
-                said = done
+                shown = done
 
 
 @cache

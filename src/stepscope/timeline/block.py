@@ -63,8 +63,8 @@ def carried(scene: Scene, most: Mapping[Group, int]) -> tuple[messages.MarksData
     merged = []
     for group in dict.fromkeys(track.group for track in scene.tracks):
         rows = [i for i, track in enumerate(scene.tracks) if track.group == group]
-        views, said = _within([scene.tracks[i] for i in rows], most[group], scene.end, group)
-        merged += [said] if said else []
+        views, notes = _within([scene.tracks[i] for i in rows], most[group], scene.end, group)
+        merged += [notes] if notes else []
         for i, view in zip(rows, views, strict=True):
             marks[i] = view
     kept = cast("list[Marks]", marks)

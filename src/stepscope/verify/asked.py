@@ -112,9 +112,9 @@ def payloads(profile: Profile) -> Check:
     if profile.ranks.height < 2 or not profile.has("comms") or profile.comms.height == 0:
         return Check(name, SKIPPED, "", "no communication calls of several ranks", "")
     named = profile.comms.height - profile.comms["communicator"].null_count()
-    found = f"{named} of {profile.comms.height} calls name their communicator"
+    count = f"{named} of {profile.comms.height} calls name their communicator"
     fix = "export with --include-blobs=true, as capture run does, by an nsys of 2024 or newer" if not named else ""
-    return Check(name, OK if named else WARNING, "", found, "the communicator of each", fix)
+    return Check(name, OK if named else WARNING, "", count, "the communicator of each", fix)
 
 
 def parity(ranks: dict[str, dict[str, Any]]) -> Check:

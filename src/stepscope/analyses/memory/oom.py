@@ -163,8 +163,8 @@ def _changes(at: dict[str, int], asked: int, idle: int, dp: int, grown: int, los
 def _to_come(ledger: Ledger, at: dict[str, int], event: int) -> int:
     """Gradients and two states for each weight, in the weights' type, where the recording has no step yet."""
     began = int(ledger.part_over_time("optimizer states")[: event + 2].max())
-    told = at["unknown"] < at["weights"] and at["activations"] > 0
-    if began or not told or len(ledger.decided.steps):
+    certain = at["unknown"] < at["weights"] and at["activations"] > 0
+    if began or not certain or len(ledger.decided.steps):
         return 0
     return max(0, at["weights"] - at["gradients"]) + 2 * at["weights"]
 

@@ -58,8 +58,8 @@ def _nothing(asked: str, looked: list[tuple[RankData, I64]]) -> CannotAnswer:
     if inside := sorted({name for data, ops in looked for name in _inside(data, ops, asked)}):
         refusal = f"--script {asked!r}: what matches is not run by itself, as it launches nothing on tensors made anew"
         return CannotAnswer(refusal, f"name what it calls: {', '.join(inside)}")
-    known = "" if any(len(launching(data).torch) for data, _ in looked) else ", and the trace has no torch ops"
-    refusal = f"no GPU op of the window matches --script {asked!r}{known}"
+    without = "" if any(len(launching(data).torch) for data, _ in looked) else ", and the trace has no torch ops"
+    refusal = f"no GPU op of the window matches --script {asked!r}{without}"
     return CannotAnswer(refusal, "`stepscope kernels` has their names")
 
 

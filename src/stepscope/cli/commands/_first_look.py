@@ -36,10 +36,10 @@ def _no_steps(ranges: bool, words: str) -> str:
     """Why nothing is said of a step, and what finds or marks one."""
     from stepscope.render.layout import wrapped
 
-    said = "Nothing marks a step in this trace, so that all figures are of the whole capture."
+    sentence = "Nothing marks a step in this trace, so that all figures are of the whole capture."
     listed = f" `stepscope nvtx {words}` lists its ranges: --anchor REGEX names the one that stands for a step."
     marked = " `stepscope capture run` marks steps by itself."
-    return "\n".join(["", *wrapped(said + (listed if ranges else marked), output.page()[0]), ""])
+    return "\n".join(["", *wrapped(sentence + (listed if ranges else marked), output.page()[0]), ""])
 
 
 def _more(question: str, several: bool, words: str) -> str:

@@ -22,11 +22,11 @@ def owners(data: RankData, parts: Partition, cuts: I64 = _NOWHERE) -> list[tuple
 
     The op is NONE where none ends a gap. No piece lies on both sides of one of `cuts`.
     """
-    found = [
+    pieces = [
         _running(data, role, spans, cuts)
         for role, spans in ((COMPUTE, parts.compute), (COMM, parts.comm_exposed), (COPY, parts.copy_exposed))
     ]
-    return [*found, _waiting(data, parts.idle, cuts)]
+    return [*pieces, _waiting(data, parts.idle, cuts)]
 
 
 def computing(data: RankData, parts: Partition) -> tuple[I64, I64, I64]:

@@ -29,19 +29,19 @@ def with_measured(profile: Profile, data: RankData, work: Work) -> Work:
     roofline = profile.once(roofline_of)
     family = profile.taxonomy.family(profile.names)
     counts = family.is_in(_FAMILIES).to_numpy()[data.name]
-    known = (work.ops["asked"].is_not_null()).to_numpy()
-    told = (work.of_kernel != NONE) & (known[np.maximum(work.of_kernel, 0)] if len(known) else False)
+    has_flops = (work.ops["asked"].is_not_null()).to_numpy()
+    counted = (work.of_kernel != NONE) & (has_flops[np.maximum(work.of_kernel, 0)] if len(has_flops) else False)
     operations = np.nan_to_num(roofline.operations, nan=-1.0)
-    flops = np.where((kernel != NONE) & counts & ~told, operations[np.maximum(kernel, 0)], -1.0)
+    flops = np.where((kernel != NONE) & counts & ~counted, operations[np.maximum(kernel, 0)], -1.0)
     names = [work.precision for work in roofline.works]
     precision = pl.Series([names[at] if at >= 0 else None for at in roofline.main.tolist()], dtype=pl.String)
-    found = from_kernels(
+    more = from_kernels(
         flops.astype(np.int64),
         precision.gather(np.maximum(kernel, 0)) if len(precision) else pl.Series([None] * len(kernel), dtype=pl.String),
         profile.names.gather(data.name),
     )
-    of_kernel = np.where(found.of_kernel != NONE, found.of_kernel + work.ops.height, work.of_kernel)
-    return replace(work, ops=pl.concat([work.ops, found.ops]), of_kernel=of_kernel)
+    of_kernel = np.where(more.of_kernel != NONE, more.of_kernel + work.ops.height, work.of_kernel)
+    return replace(work, ops=pl.concat([work.ops, more.ops]), of_kernel=of_kernel)
 
 
 def work_of(data: RankData) -> Work:

@@ -85,9 +85,9 @@ def of_window(
     about = pl.DataFrame(
         {"id": ids, "kernel": texts, "tensor": tensor, "work": profile.taxonomy.family(texts).is_in(list(WORK))}
     )
-    known = work.ops["asked"].is_not_null().to_numpy()
+    has_flops = work.ops["asked"].is_not_null().to_numpy()
     of = work.of_kernel[rows]
-    counted = (of != NONE) & (known[np.maximum(of, 0)] if len(known) else False)
+    counted = (of != NONE) & (has_flops[np.maximum(of, 0)] if len(has_flops) else False)
     whole = data.end[rows] - data.start[rows]
     frame = pl.DataFrame(
         {"id": data.name[rows], "row": rows, "op": of, "ns": length, "whole": whole, "counted": counted}
@@ -127,7 +127,7 @@ def _with_flops(ops: pl.DataFrame, convention: Convention) -> pl.DataFrame:
 def _with_rates(ops: pl.DataFrame, bound: Bound) -> pl.DataFrame:
     distinct = ops.select("precision", "tensor").unique()
     rates = [bound.of(*row) or (None, None) for row in distinct.iter_rows()]
-    known = distinct.with_columns(
+    with_rates = distinct.with_columns(
         peak=pl.Series([r[0] for r in rates], dtype=pl.String), rate=pl.Series([r[1] for r in rates], dtype=pl.Float64)
     )
-    return ops.join(known, on=["precision", "tensor"], how="left", nulls_equal=True, maintain_order="left")
+    return ops.join(with_rates, on=["precision", "tensor"], how="left", nulls_equal=True, maintain_order="left")

@@ -136,11 +136,11 @@ def _issued(data: RankData, stream: I64) -> I64:
     order = in_order(stream, data.start)
     linked = data.launch[order] != NONE
     never = np.iinfo(np.int64).max
-    known = np.where(linked, data.launched_at[order], never)
+    launched_at = np.where(linked, data.launched_at[order], never)
     lift = np.flatnonzero(np.r_[stream[order][1:] != stream[order][:-1], True])  # the last op of each stream
     until = np.empty(len(order), np.int64)
     for first, last in zip(np.r_[0, lift[:-1] + 1].tolist(), lift.tolist(), strict=True):
-        until[first : last + 1] = np.minimum.accumulate(known[first : last + 1][::-1])[::-1]
+        until[first : last + 1] = np.minimum.accumulate(launched_at[first : last + 1][::-1])[::-1]
     issued = data.launched_at.copy()
     issued[order] = np.where(linked, data.launched_at[order], np.minimum(until, data.start[order]))
     return issued

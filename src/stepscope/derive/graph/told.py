@@ -103,11 +103,11 @@ def _told(data: RankData) -> Told:
     if not data.profile.has("dependencies") or not data.dependencies.height:
         return nothing
     ids = data.profile.once(_ids)[data.rank]
-    known = pl.DataFrame({"id": ids, "row": np.arange(n)}).drop_nulls().unique("id", keep="first")
+    row_of_id = pl.DataFrame({"id": ids, "row": np.arange(n)}).drop_nulls().unique("id", keep="first")
     ends = ["op_id", "after_id"]
     pairs = data.dependencies.select(*ends, "kind").unique(ends, keep="first", maintain_order=True)
     for end in ends:
-        pairs = pairs.join(known.rename({"id": end, "row": f"{end}_row"}), on=end, maintain_order="left")
+        pairs = pairs.join(row_of_id.rename({"id": end, "row": f"{end}_row"}), on=end, maintain_order="left")
     # Nothing waits for what started after it: where clocks, or a broken file, say so, there would be circles.
     pairs = pairs.filter(pl.col("after_id_row") < pl.col("op_id_row"))
     graph = (pairs["kind"] == "graph").to_numpy()

@@ -28,17 +28,19 @@ def roof_ns_of(profile: Profile, rank: int, ops: I64) -> tuple[F64, I64]:
 def match_notes(profile: Profile, windows: list[tuple[RankData, I64]]) -> list[Note]:
     """How much of these ops was measured, and which of them are ambiguous."""
     matches = profile.once(matches_of)
-    found = pl.concat([_states(data, ops, matches[data.rank]) for data, ops in windows])
-    found = found.filter(pl.col("kernel_op"))
-    known = found.filter(pl.col("how").is_in(["kind", "order", "range", "length"]))
-    total, time = found.height, int(found["ns"].sum())
-    hows = ", ".join(f"{n} by {how}" for how, n in known.group_by("how").len().sort("len", descending=True).iter_rows())
+    states = pl.concat([_states(data, ops, matches[data.rank]) for data, ops in windows])
+    states = states.filter(pl.col("kernel_op"))
+    matched = states.filter(pl.col("how").is_in(["kind", "order", "range", "length"]))
+    total, time = states.height, int(states["ns"].sum())
+    hows = ", ".join(
+        f"{n} by {how}" for how, n in matched.group_by("how").len().sort("len", descending=True).iter_rows()
+    )
     notes = [
         noted(
             "measured-matched",
-            matched=several(known.height, "kernel"),
+            matched=several(matched.height, "kernel"),
             total=total,
-            share=percent(int(known["ns"].sum()), time),
+            share=percent(int(matched["ns"].sum()), time),
             hows=f" ({hows})" if hows else "",
             seen=_seen(profile, matches),
         )
@@ -48,7 +50,7 @@ def match_notes(profile: Profile, windows: list[tuple[RankData, I64]]) -> list[N
     if all(on_gpu(variants, gpu).height == 0 for gpu in gpus):
         measured = ", ".join(sorted(variants["gpu"].drop_nulls().unique()))
         notes.append(noted("measured-elsewhere", measured=measured))
-    unsure = found.filter(pl.col("how") == "ambiguous")
+    unsure = states.filter(pl.col("how") == "ambiguous")
     if unsure.height:
         names = unsure.with_columns(short=short_names(profile.names.gather(unsure["name"])))
         most = names.group_by("short").agg(pl.len(), pl.col("ns").sum()).sort("ns", descending=True)

@@ -124,10 +124,10 @@ def variants_of(profile: Profile) -> pl.DataFrame:
     variant = np.full(frame.height, NONE)
     firsts: dict[tuple[int, str | None], list[tuple[int, float, float]]] = {}
     for row, (kind, gpu, operations, dur) in enumerate(frame.select("kind", "gpu", "operations", "dur_ns").iter_rows()):
-        known = firsts.setdefault((kind, gpu), [])
-        like = next((at for at, *other in known if _alike(operations, dur, *other)), None)
+        variants_here = firsts.setdefault((kind, gpu), [])
+        like = next((at for at, *other in variants_here if _alike(operations, dur, *other)), None)
         if like is None:
-            known.append((row, operations, dur))
+            variants_here.append((row, operations, dur))
         variant[row] = row if like is None else like
     frame = frame.with_columns(variant=pl.Series(variant))
     middle = frame.sort("dur_ns").group_by("variant").agg(pl.col("row").gather(pl.len() // 2).first().alias("stands"))
@@ -196,7 +196,7 @@ def _by_order(ops: pl.DataFrame, variants: pl.DataFrame) -> pl.DataFrame:
         around = [pl.col("code").shift(-step).alias(f"at{step}") for step in range(-reach, reach + 1) if step]
         columns = [f"at{step}" for step in range(-reach, reach + 1) if step]
         keys = ["kind", *columns]
-        told = (
+        unambiguous = (
             measured.with_columns(e.over("source") for e in around)
             .drop_nulls(columns)
             .group_by(keys)
@@ -206,7 +206,7 @@ def _by_order(ops: pl.DataFrame, variants: pl.DataFrame) -> pl.DataFrame:
         )
         sequence = (
             sequence.with_columns(around)
-            .join(told, on=keys, how="left", maintain_order="left")
+            .join(unambiguous, on=keys, how="left", maintain_order="left")
             .with_columns(
                 how=pl.when(pl.col("how").is_null() & pl.col("several") & pl.col("told").is_not_null())
                 .then(pl.lit("order"))
@@ -224,12 +224,12 @@ def _by_range(ops: pl.DataFrame, data: RankData, variants: pl.DataFrame) -> pl.D
     left = ops.filter(pl.col("how").is_null() & pl.col("several"))
     if ranged.height == 0 or left.height == 0:
         return ops
-    told = ranged.group_by("kind", "range").agg(
+    one_of_range = ranged.group_by("kind", "range").agg(
         pl.col("stands").n_unique().alias("n"), pl.col("stands").first().alias("told")
     )
-    told = told.filter(pl.col("n") == 1).drop("n")
+    one_of_range = one_of_range.filter(pl.col("n") == 1).drop("n")
     texts = data.text_of(data.enclosing(left["op"].to_numpy()))
-    named = left.select("op", "kind").with_columns(range=texts).join(told, on=["kind", "range"], how="inner")
+    named = left.select("op", "kind").with_columns(range=texts).join(one_of_range, on=["kind", "range"], how="inner")
     ops = ops.join(named.select("op", "told"), on="op", how="left", maintain_order="left")
     hit = pl.col("told").is_not_null()
     return ops.with_columns(

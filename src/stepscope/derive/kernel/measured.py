@@ -94,8 +94,8 @@ def measured_kernels(profile: Profile) -> Kernels:
     kernels = kernels.with_columns(pl.Series("measurement", [of[source] for source in kernels["source"].to_list()]))
     kept = kernels.filter(pl.col("source") == pl.col("measurement"))
     for column in ("gpu", "cc", "nvtx"):  # a page may lack what the other page of the report has
-        known = kernels.drop_nulls(column).unique(["measurement", "kernel"], keep="first")
-        fill = known.select("measurement", "kernel", pl.col(column).alias("other"))
+        stated = kernels.drop_nulls(column).unique(["measurement", "kernel"], keep="first")
+        fill = stated.select("measurement", "kernel", pl.col(column).alias("other"))
         kept = kept.join(fill, on=["measurement", "kernel"], how="left", maintain_order="left")
         kept = kept.with_columns(pl.coalesce(column, "other").alias(column)).drop("other")
     kept = kept.drop("measurement").with_row_index("row")
@@ -116,8 +116,8 @@ def _named(profile: Profile) -> pl.DataFrame:
 
 def _texts(ids: pl.Series, names: pl.Series) -> pl.Series:
     known = ids.is_not_null()
-    found = names.gather(ids.fill_null(0)) if len(names) else ids.cast(pl.String)
-    return pl.select(pl.when(known).then(found)).to_series()
+    texts = names.gather(ids.fill_null(0)) if len(names) else ids.cast(pl.String)
+    return pl.select(pl.when(known).then(texts)).to_series()
 
 
 def _measurement(kernels: pl.DataFrame, metrics: pl.DataFrame) -> dict[int, int]:
@@ -125,8 +125,8 @@ def _measurement(kernels: pl.DataFrame, metrics: pl.DataFrame) -> dict[int, int]
     parts: dict[int, pl.DataFrame] = {
         int(source): part for (source,), part in kernels.group_by(["source"], maintain_order=True)
     }
-    said = dict(metrics.group_by("source").len().iter_rows())
-    parts = {source: parts[source] for source in sorted(parts, key=lambda source: -said.get(source, 0))}
+    metrics_of = dict(metrics.group_by("source").len().iter_rows())
+    parts = {source: parts[source] for source in sorted(parts, key=lambda source: -metrics_of.get(source, 0))}
     of: dict[int, int] = {}
     for source, part in parts.items():
         same = (first for first in parts if first in of and of[first] == first and _same(parts[first], part))

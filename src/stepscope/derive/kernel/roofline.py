@@ -78,10 +78,10 @@ def compute_roof(kernels: Kernels, work: Work) -> Roof:
 
 def bandwidth_roof(kernels: Kernels, level: Level) -> Roof:
     """Bytes a second at most, of a level of memory."""
-    found = first(*(kernels.value(peak) * kernels.value(clock) for peak, clock in _BANDWIDTH[level]))
+    peak_rate = first(*(kernels.value(peak) * kernels.value(clock) for peak, clock in _BANDWIDTH[level]))
     if level == "dram":  # a rate and the share of the peak that it is say the peak
-        found = first(found, 100 * ratio(kernels.value(_DRAM_RATE), kernels.value(DRAM_SHARE)))
-    return _or_table(kernels, found, _table_bandwidth if level == "dram" else lambda name: np.nan)
+        peak_rate = first(peak_rate, 100 * ratio(kernels.value(_DRAM_RATE), kernels.value(DRAM_SHARE)))
+    return _or_table(kernels, peak_rate, _table_bandwidth if level == "dram" else lambda name: np.nan)
 
 
 def _tensor_peak(kernels: Kernels, precision: str) -> F64:
@@ -164,8 +164,8 @@ class Roofline(Struct, frozen=True):
         if not values:
             return self.kernels.unknown()
         table = np.array(values)
-        found: F64 = np.where(self.main >= 0, table[self.main, np.arange(len(self.kernels))], np.nan)
-        return found
+        of_main: F64 = np.where(self.main >= 0, table[self.main, np.arange(len(self.kernels))], np.nan)
+        return of_main
 
     @property
     def operations(self) -> F64:

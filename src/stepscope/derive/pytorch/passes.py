@@ -58,9 +58,9 @@ def _makers(torch: TorchOps) -> I64:
     """
     frame = torch.frame.select(pl.int_range(pl.len()).alias("row"), "tid", "start_ns", "sequence", "node")
     frame = frame.with_columns(top=pl.Series(outermost(torch.nesting.parent, torch.frame["node"].to_numpy())))
-    known = frame.drop_nulls("sequence").sort("start_ns")
-    forward = known.filter(~pl.col("node") & ~pl.Series(torch.backward).gather(known["row"]))
-    asked = known.filter("node").select("top", "sequence", "start_ns")
+    numbered = frame.drop_nulls("sequence").sort("start_ns")
+    forward = numbered.filter(~pl.col("node") & ~pl.Series(torch.backward).gather(numbered["row"]))
+    asked = numbered.filter("node").select("top", "sequence", "start_ns")
     alone = forward.filter(pl.col("tid").n_unique().over("sequence") == 1).select("sequence", "start_ns", maker="row")
     linked = asked.join_asof(alone, on="start_ns", by="sequence", check_sortedness=False).drop_nulls("maker")
     makers = np.full(torch.frame.height, NONE, dtype=np.int64)

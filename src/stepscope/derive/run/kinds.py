@@ -219,13 +219,13 @@ def period_of(some: I64, every: I64, fewest: int = _PERIODS.count) -> int | None
 
 def _groups(lengths: F64, work: I64) -> list[I64]:
     """Steps of one work and like lengths, the most frequent first (of several the shorter); like lengths are one."""
-    found: list[I64] = []
+    clustered: list[I64] = []
     for which in np.unique(work):
         rows = np.flatnonzero(work == which).astype(np.int64)
-        found += [rows[part] for part in clusters(lengths[rows])]
-    found.sort(key=lambda g: (-len(g), float(np.median(lengths[g]))))
+        clustered += [rows[part] for part in clusters(lengths[rows])]
+    clustered.sort(key=lambda g: (-len(g), float(np.median(lengths[g]))))
     groups: list[I64] = []
-    for group in found:
+    for group in clustered:
         same = [bool(np.isin(work[group], work[g]).any()) for g in groups]
         like = next((k for k, g in enumerate(groups) if _alike(lengths[g], lengths[group], same[k])), None)
         if like is None:

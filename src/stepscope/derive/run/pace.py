@@ -72,10 +72,10 @@ def _longer(kinds: Kinds, lengths: F64, number: I64) -> list[Longer]:
     usual = kinds.kinds[0].usual_ns
     groups = [(kind.steps[~kinds.spike[kind.steps]], kind.every) for kind in kinds.kinds[1:] if kind.usual_ns > usual]
     groups.append((np.flatnonzero(kinds.spike).astype(np.int64), None))
-    told = []
+    longer = []
     for rows, every in groups:
         if len(rows):
             mean = float(lengths[rows].mean())
             cost = (mean - usual) / every if every else float((lengths[rows] - usual).sum()) / len(lengths)
-            told.append(Longer(len(rows), every, mean, int(number[rows[0]]), cost))
-    return sorted(told, key=lambda one: -one.per_step_ns)
+            longer.append(Longer(len(rows), every, mean, int(number[rows[0]]), cost))
+    return sorted(longer, key=lambda one: -one.per_step_ns)

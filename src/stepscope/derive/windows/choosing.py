@@ -162,10 +162,10 @@ _NONE = _Step(0, False)
 
 def _lengths(part: Profile, asked: bool) -> list[dict[str, _Step]]:
     """By rank that has steps: each of them by its label."""
-    known = [p for data in ranks_of(part) if (asked or marks_of(data).steps) and (p := periods(data)) is not None]
+    with_steps = [p for data in ranks_of(part) if (asked or marks_of(data).steps) and (p := periods(data)) is not None]
     # A rank without any GPU work is measured on the host; beside ranks that have some, it does not count.
-    on_gpu = [p for p in known if len(p.data.start)]
-    measured = [(p, p.lengths) for p in on_gpu] or [(p, np.diff(p.cpu)) for p in known]
+    on_gpu = [p for p in with_steps if len(p.data.start)]
+    measured = [(p, p.lengths) for p in on_gpu] or [(p, np.diff(p.cpu)) for p in with_steps]
     return [
         dict(zip(p.anchors.label, map(_Step, lengths.tolist(), samples_of(p.data, p).counted.tolist()), strict=True))
         for p, lengths in measured

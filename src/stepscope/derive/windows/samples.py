@@ -84,16 +84,16 @@ def notes_on_left_out(ranks: list[Samples]) -> list[Note]:
         "empty": "without GPU work",
     }
     counts = {why: {r.rank: _cut(r, why) for r in ranks if _cut(r, why)} for why in reasons}
-    said = []
+    parts = []
     for why, by_rank in counts.items():
         if not by_rank:
             continue
         most = max(by_rank.values())
         where = "" if len(by_rank) == len(ranks) else f" on {some_ranks(sorted(by_rank))}"
-        said.append(f"{most} ({reasons[why]}){where}")
-    if not said:
+        parts.append(f"{most} ({reasons[why]}){where}")
+    if not parts:
         return []
-    return [noted("steps-cut", reasons="; ".join(said))]
+    return [noted("steps-cut", reasons="; ".join(parts))]
 
 
 def _cut(ranked: Samples, why: str) -> int:

@@ -226,7 +226,7 @@ def _counted(ranges: Candidates) -> Anchors | None:
     A number runs if it grows by the same amount from each instance to the next: steps do, ids of ops do not.
     """
     part = ranges.data.profile.labels.recognized.part
-    found = []
+    running = []
     for family in ranges.named(r"\d", but=[part, RECORD]).families():
         number, given = family.numbers()
         rows = np.flatnonzero(given)
@@ -234,8 +234,8 @@ def _counted(ranges: Candidates) -> Anchors | None:
         stride = np.diff(number[rows])
         if len(stride) and stride[0] > 0 and (stride == stride[0]).all():
             total = int((family.end[rows] - family.start[rows]).sum())
-            found.append(((int(family.depth[rows].min()), -total, family.family), family))
-    ordered = (family for _, family in sorted(found, key=lambda pair: pair[0]))
+            running.append(((int(family.depth[rows].min()), -total, family.family), family))
+    ordered = (family for _, family in sorted(running, key=lambda pair: pair[0]))
     return next((_by_start(family) for family in ordered if _launched(family)), None)
 
 

@@ -66,14 +66,14 @@ def _shares(data: RankData) -> F64:
     everything = np.arange(len(data.start))
     multiplying = kernels(data, everything).are(*MULTIPLYING)
     length = np.maximum(data.end - data.start, 1).astype(float)
-    told = of != NONE
+    counted = of != NONE
     count = int(of.max(initial=-1)) + 1
-    those = np.bincount(of[told], weights=(length * multiplying)[told], minlength=count)
-    whole = np.bincount(of[told], weights=length[told], minlength=count)
+    those = np.bincount(of[counted], weights=(length * multiplying)[counted], minlength=count)
+    whole = np.bincount(of[counted], weights=length[counted], minlength=count)
     shares = np.zeros(len(of))
-    at = of[told]
-    shares[told] = np.where(
-        those[at] > 0, (length * multiplying)[told] / np.maximum(those[at], 1), length[told] / whole[at]
+    at = of[counted]
+    shares[counted] = np.where(
+        those[at] > 0, (length * multiplying)[counted] / np.maximum(those[at], 1), length[counted] / whole[at]
     )
     return shares
 
@@ -82,17 +82,17 @@ def _precisions(work: Work, row: I64, kinds: Kernels) -> np.ndarray[tuple[int], 
     """Types say what was multiplied; fp32 on tensor cores is TF32."""
     codes = {name: code for code, name in enumerate(PRECISION)}
     typed = work.ops["precision"].replace_strict(codes, default=0, return_dtype=pl.Int8).fill_null(0).to_numpy()
-    told = take(typed, row, 0)
-    told = np.where((told == codes["fp32"]) & (kinds.tensor == 1), codes["tf32"], told)
-    return np.where(told > 0, told, kinds.precision).astype(np.int8)
+    precision = take(typed, row, 0)
+    precision = np.where((precision == codes["fp32"]) & (kinds.tensor == 1), codes["tf32"], precision)
+    return np.where(precision > 0, precision, kinds.precision).astype(np.int8)
 
 
 def _rates(gpu: Gpu | None, precision: np.ndarray[tuple[int], np.dtype[np.int8]]) -> F64:
     """FLOPs a nanosecond at the peak: half precision's where nothing says the numbers."""
     if gpu is None:
         return np.full(len(precision), np.nan)
-    known = [_peak(gpu, name) for name in PRECISION]
-    rates: F64 = np.array(known)[precision]
+    peaks = [_peak(gpu, name) for name in PRECISION]
+    rates: F64 = np.array(peaks)[precision]
     return rates
 
 

@@ -28,10 +28,10 @@ def callers(data: RankData, ops: I64) -> pl.DataFrame:
 
 def _torch_ops(data: RankData, ops: I64) -> pl.Series:
     """The innermost torch op around each launch."""
-    known = launching(data)
-    if not len(known.torch):
+    launched = launching(data)
+    if not len(launched.torch):
         return pl.repeat(None, len(ops), dtype=pl.String, eager=True).alias("torch_op")
-    shortened = by_text(known.names(ops), lambda t: t.str.replace(r"^.*evaluate_function: ", ""))
+    shortened = by_text(launched.names(ops), lambda t: t.str.replace(r"^.*evaluate_function: ", ""))
     return shortened.alias("torch_op")
 
 

@@ -70,12 +70,14 @@ def op_bytes(data: RankData, ops: I64) -> F64:
 
     NaN where shapes were not recorded.
     """
-    known = launching(data)
-    rows = known.op[ops]
+    launched = launching(data)
+    rows = launched.op[ops]
     if not len(rows) or (rows == NONE).all():
         return np.full(len(ops), np.nan)
     asked, where = np.unique(rows, return_inverse=True)
-    moved = take(_moved(known.torch.frame, asked[asked != NONE]), np.where(asked == NONE, NONE, _places(asked)), np.nan)
+    moved = take(
+        _moved(launched.torch.frame, asked[asked != NONE]), np.where(asked == NONE, NONE, _places(asked)), np.nan
+    )
     length = (data.end - data.start)[ops].astype(float)
     total = np.bincount(where, weights=length)
     op_bytes: F64 = moved[where] * np.divide(length, total[where], out=np.ones(len(ops)), where=total[where] > 0)
@@ -92,8 +94,8 @@ def _moved(frame: pl.DataFrame, rows: I64) -> F64:
     some = frame.select("name", "shapes", "types")[rows]
     distinct = some.unique(maintain_order=True)
     judged = [bytes_of(*row) for row in distinct.iter_rows()]
-    known = distinct.with_columns(bytes=pl.Series(judged, dtype=pl.Float64))
-    joined = some.join(known, on=some.columns, how="left", nulls_equal=True, maintain_order="left")
+    with_bytes = distinct.with_columns(bytes=pl.Series(judged, dtype=pl.Float64))
+    joined = some.join(with_bytes, on=some.columns, how="left", nulls_equal=True, maintain_order="left")
     return joined["bytes"].cast(pl.Float64).fill_null(np.nan).to_numpy()
 
 

@@ -73,9 +73,9 @@ def phases(data: RankData, ops: I64, known: Kernels | None = None) -> Phases:
     for method, code in ((_by_torch, TORCH), (_by_notes, RANGES), (_by_ranges, RANGES), (_by_threads, THREADS)):
         open_ = np.flatnonzero(phase_of == OTHER)
         if len(open_):
-            said = method(data, ops[open_])
-            phase_of[open_] = said
-            how[open_[said != OTHER]] = code
+            passes = method(data, ops[open_])
+            phase_of[open_] = passes
+            how[open_[passes != OTHER]] = code
     order = in_order(data, ops)
     phase_of, how = _completed(kinds, order, phase_of, how)
     again = _run_again(
@@ -87,14 +87,14 @@ def phases(data: RankData, ops: I64, known: Kernels | None = None) -> Phases:
 
 def _by_torch(data: RankData, ops: I64) -> I8:
     """Inside a backward node, or in a forward op that recorded gradients. Replayed graphs have no ops of their own."""
-    known = launching(data)
-    rows = known.op[ops]
+    launched = launching(data)
+    rows = launched.op[ops]
     phase_of = np.zeros(len(ops), np.int8)
     there = (rows != NONE) & ~graph_launch(data)[ops]
-    if not there.any() or not known.torch.backward.any():
+    if not there.any() or not launched.torch.backward.any():
         return phase_of
     at = rows[there]
-    backward, again = known.torch.backward[at], known.torch.again[at]
+    backward, again = launched.torch.backward[at], launched.torch.again[at]
     phase_of[there] = np.where(backward, np.where(again, AGAIN, BACKWARD), OTHER)
     return phase_of
 
@@ -150,13 +150,13 @@ def _by_threads(data: RankData, ops: I64) -> I8:
 
 def _main_thread(tid: I64, kinds: Kernels) -> int:
     """The thread of the forward pass: the one that steps the optimizer, else that of fewest kernels named backward."""
-    known = tid != NONE
-    stepping = tid[known & kinds.are(Role.OPTIMIZER)]
+    launched = tid != NONE
+    stepping = tid[launched & kinds.are(Role.OPTIMIZER)]
     if len(stepping):
         values, counts = np.unique(stepping, return_counts=True)
         return int(values[counts.argmax()])
-    values, where = np.unique(tid[known], return_inverse=True)
-    share = np.bincount(where, weights=kinds.backward[known]) / np.bincount(where)
+    values, where = np.unique(tid[launched], return_inverse=True)
+    share = np.bincount(where, weights=kinds.backward[launched]) / np.bincount(where)
     return int(values[share.argmin()])
 
 
@@ -164,7 +164,7 @@ def _completed(kinds: Kernels, order: I64, phase_of: I8, how: I8) -> tuple[I8, I
     """What nothing has told: by names, and else as the op launched before it (`order`)."""
     anchor = phase_of[order].copy()
     silent = anchor == OTHER
-    said = np.where(
+    by_name = np.where(
         kinds.are(Role.OPTIMIZER),
         OPTIMIZER,
         np.where(
@@ -173,7 +173,7 @@ def _completed(kinds: Kernels, order: I64, phase_of: I8, how: I8) -> tuple[I8, I
             np.where(kinds.are(Role.ATTENTION, Role.NORM, Role.SOFTMAX, Role.LOSS, Role.EMBEDDING), FORWARD, OTHER),
         ),
     ).astype(np.int8)[order]
-    anchor = np.where(silent, said, anchor)
+    anchor = np.where(silent, by_name, anchor)
     last = np.maximum.accumulate(np.where(anchor != OTHER, np.arange(len(anchor)), -1))
     first = anchor[np.flatnonzero(anchor != OTHER)[:1]]
     filled = np.where(last >= 0, anchor[np.maximum(last, 0)], first[0] if len(first) else OTHER)

@@ -91,8 +91,8 @@ def attention_rate(gpu: Gpu, head: int, length: int, *, causal: bool = True, bac
 
 def stream_ns(gpu: Gpu, moved: F64) -> F64:
     """How long a good kernel takes to read and write so many bytes."""
-    known = sorted({(r.bytes, r.us) for r in rows() if r.op in _STREAMING})
-    size, time = (np.log([pair[i] for pair in known]) for i in range(2))
+    measured = sorted({(r.bytes, r.us) for r in rows() if r.op in _STREAMING})
+    size, time = (np.log([pair[i] for pair in measured]) for i in range(2))
     scale = _of(MEASURED_ON).gbps / gpu.gbps
     some = np.log(np.maximum(moved, 1.0))
     inside = np.exp(np.interp(some, size, time))
@@ -145,8 +145,8 @@ def _where(**sizes: str) -> Callable[[Row], bool]:
 
 def _curve(op: str, precision: str, fits: Callable[[Row], bool]) -> list[tuple[float, float]]:
     """FLOPs, and the rate that they were done at."""
-    found = (r for r in rows() if r.op == op and r.precision == precision and fits(r))
-    return sorted((r.flops, r.flops / r.us / 1e6) for r in found)
+    matching = (r for r in rows() if r.op == op and r.precision == precision and fits(r))
+    return sorted((r.flops, r.flops / r.us / 1e6) for r in matching)
 
 
 def _at(gpu: Gpu, curve: list[tuple[float, float]], flops: float, precision: str) -> Rate | None:

@@ -92,7 +92,7 @@ def _of_names(data: RankData) -> np.ndarray[tuple[int, int], np.dtype[np.int8]]:
     ids = pl.Series(data.name).unique().cast(pl.Int64).to_numpy()
     texts = data.profile.names.gather(ids) if len(ids) else pl.Series([], dtype=pl.String)
     kernels_of = [kernel(text) for text in texts.to_list()]
-    found = np.zeros((6, int(ids.max(initial=-1)) + 1), np.int8)
+    by_name = np.zeros((6, int(ids.max(initial=-1)) + 1), np.int8)
     facts: tuple[list[int], ...] = (
         [int(k.role) for k in kernels_of],
         [PRECISION.index(k.precision or "") for k in kernels_of],
@@ -102,5 +102,5 @@ def _of_names(data: RankData) -> np.ndarray[tuple[int, int], np.dtype[np.int8]]:
         [int(k.matrix) for k in kernels_of],
     )
     for row, values in enumerate(facts):
-        found[row, ids] = values
-    return found
+        by_name[row, ids] = values
+    return by_name

@@ -107,13 +107,13 @@ def sizes(data: RankData, ops: I64, known: Kernels | None = None) -> Sizes:
     length = (data.end - data.start)[ops].astype(float)
     most = length * gbps * _MOST.value  # 10⁹ bytes a second are bytes a nanosecond
     shaped = op_bytes(data, ops)
-    told = ~np.isnan(shaped) & one_of(kinds.role, MEMORY_BOUND)
-    both = unsure & told & (shaped > 0) & (moved > 0)
+    by_shape = ~np.isnan(shaped) & one_of(kinds.role, MEMORY_BOUND)
+    both = unsure & by_shape & (shaped > 0) & (moved > 0)
     twice = _twice(moved[both], shaped[both]) if both.any() else _too_fast(moved[unsure], most[unsure], length[unsure])
     if twice:
         elements, moved = np.where(unsure, elements / 2, elements), np.where(unsure, moved / 2, moved)
     source = np.where(moved > 0, GRID, UNKNOWN).astype(np.int8)
-    moved, source[told] = np.where(told, shaped, moved), SHAPES
+    moved, source[by_shape] = np.where(by_shape, shaped, moved), SHAPES
     bound = one_of(kinds.role, MEMORY_BOUND) & (source == UNKNOWN) & ~np.isnan(most)
     moved, source[bound] = np.where(bound, most / _MOST.value, moved), TIME
     recorded = _recorded(data, ops)

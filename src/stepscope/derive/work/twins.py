@@ -35,11 +35,11 @@ def with_twins(data: RankData, ops: I64, module: pl.Series, eager: Profile | Non
     own = module.is_not_null() if noted is None else noted["module"].gather(ops).is_not_null()
     twin = _kinds(data, ops).join(eager.once(_eager, data.rank), on=_KIND, how="left", maintain_order="left")
     there = (twin["n"] == twin["n_right"]) & (twin["n"] > 0)
-    known = pl.select(
+    of_twin = pl.select(
         pl.when(there).then(twin["modules"].list.get(twin["nth"], null_on_oob=True)).otherwise(twin["only"])
     ).to_series()
-    taken = replayed & known.is_not_null() & ~(own if noted is not None else pl.Series([False] * len(ops)))
-    return pl.select(pl.when(taken).then(known).otherwise(module)).to_series().alias("module")
+    taken = replayed & of_twin.is_not_null() & ~(own if noted is not None else pl.Series([False] * len(ops)))
+    return pl.select(pl.when(taken).then(of_twin).otherwise(module)).to_series().alias("module")
 
 
 def _kinds(data: RankData, ops: I64) -> pl.DataFrame:
@@ -61,12 +61,12 @@ def _eager(profile: Profile, rank: int) -> pl.DataFrame:
     if not spans:
         raise CannotAnswer("--eager: has no step on this rank", "give a capture of the same steps without CUDA graphs")
     ops = spans[0].ops
-    told = modules(data, ops)
-    if not told.count():
+    module = modules(data, ops)
+    if not module.count():
         raise CannotAnswer(
             "--eager: neither ranges nor stacks say which module launched a kernel", capture_by("--ranges modules")
         )
-    frame = _kinds(data, ops).with_columns(told.alias("module")).sort("nth")
+    frame = _kinds(data, ops).with_columns(module.alias("module")).sort("nth")
     one = pl.col("module").n_unique() == 1
     return frame.group_by(_KIND).agg(
         pl.col("module").alias("modules"),

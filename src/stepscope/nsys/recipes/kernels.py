@@ -25,9 +25,9 @@ _OUTLINES = 6
 def _durations(view: View, args: Args) -> pl.DataFrame:
     named = kernels(view, args)
     rows = counted(named.frame.select("rank", pl.col("kernel"), "duration"), "duration")
-    found = named.decoded(rows).rename({"kernel": "name"})
+    shown = named.decoded(rows).rename({"kernel": "name"})
     wanted = args.get("name")
-    return found.filter(pl.col("name").str.contains(str(wanted), literal=True)) if wanted is not None else found
+    return shown.filter(pl.col("name").str.contains(str(wanted), literal=True)) if wanted is not None else shown
 
 
 def _hist(profile: Profile, args: Args) -> Outcome:

@@ -135,15 +135,15 @@ def _members(job: HangJob, axis: str) -> list[tuple[int, ...]]:
         return t + tp * (d + dp * p)
 
     if axis == "tp":
-        found = [tuple(rank(t, d, p) for t in range(tp)) for p in range(pp) for d in range(dp)]
+        groups = [tuple(rank(t, d, p) for t in range(tp)) for p in range(pp) for d in range(dp)]
     elif axis == "dp":
-        found = [tuple(rank(t, d, p) for d in range(dp)) for p in range(pp) for t in range(tp)]
+        groups = [tuple(rank(t, d, p) for d in range(dp)) for p in range(pp) for t in range(tp)]
     elif axis == "pp":
-        found = [tuple(rank(t, d, p) for p in range(pp)) for d in range(dp) for t in range(tp)]
+        groups = [tuple(rank(t, d, p) for p in range(pp)) for d in range(dp) for t in range(tp)]
     else:
         starts = [(t, d, p) for p in range(pp) for t in range(tp) for d in range(0, dp, ep)]
-        found = [tuple(rank(t, d + e, p) for e in range(ep)) for t, d, p in starts]
-    return [members for members in found if len(members) > 1]
+        groups = [tuple(rank(t, d + e, p) for e in range(ep)) for t, d, p in starts]
+    return [members for members in groups if len(members) > 1]
 
 
 def _step(made: Program, rank: int, hidden: int, base: int) -> list[Call]:

@@ -122,10 +122,10 @@ def _waits(events: EventList, one: RankView) -> None:
     order = np.argsort(records.event, kind="stable")
     at = np.minimum(np.searchsorted(records.event[order], syncs.event), max(len(order) - 1, 0))
     record = order[at] if len(order) else np.zeros(len(syncs.event), dtype=np.intp)
-    known = (records.event[record] == syncs.event) if len(order) else np.zeros(len(syncs.event), dtype=bool)
+    recorded = (records.event[record] == syncs.event) if len(order) else np.zeros(len(syncs.event), dtype=bool)
     about = np.full(len(syncs.event), "", dtype=object)
     text = '"wait_on_stream": %d, "wait_on_cuda_event_record_corr_id": %d, "wait_on_cuda_event_id": %d, '
-    some = np.flatnonzero(known & (syncs.event >= 0))
+    some = np.flatnonzero(recorded & (syncs.event >= 0))
     columns = records.stream[record[some]], records.correlation[record[some]], event_ids(syncs.event[some])
     about[some] = list(map(text.__mod__, zip(*(c.tolist() for c in columns), strict=True)))
     events.add(

@@ -69,19 +69,19 @@ def host_rows(trace: SimTrace, one: RankView, groups: ProcessGroups) -> HostRows
     for row in np.flatnonzero(ranges.domain == DOMAIN_NCCL).tolist():
         call, group = names[ranges.name[row]], int(ranges.group[row])
         kernel = kernel_in.get(row)
-        found: list[tuple[str, bool, str]] = []
+        events: list[tuple[str, bool, str]] = []
         if call in COLLECTIVES and group >= 0:
             size, peer = int(ranges.bytes[row]), int(ranges.peer[row])
             dtype = dtype_of(names[one.ops.name[kernel[0]]] if kernel else "", size)
             on_kernel, on_host = groups.metadata(call, group, size, peer, dtype)
-            found.append(("record_param_comms", True, on_kernel + on_host))
+            events.append(("record_param_comms", True, on_kernel + on_host))
             if kernel:
                 metadata[kernel] = on_kernel
-                found.append((groups.annotation(call, group, peer), False, ""))
+                events.append((groups.annotation(call, group, peer), False, ""))
         elif kernel:
             # A group's kernel starts at its end; PyTorch tells nothing about it but that it was coalesced.
-            found.append(("nccl:coalesced", False, ""))
-        for text, operator, more in found:
+            events.append(("nccl:coalesced", False, ""))
+        for text, operator, more in events:
             name.append(json.dumps(text))
             start.append(int(ranges.start[row]))
             end.append(int(ranges.end[row]))
@@ -101,11 +101,11 @@ def _nccl_launches(one: RankView, launch: Rows) -> tuple[dict[int, list[int]], n
     ops = np.flatnonzero((launch >= 0) & (one.ops.group >= 0))
     at = launch[ops]
     inside = innermost(ranges.start[nccl], ranges.end[nccl], ranges.tid[nccl], calls.start[at], calls.tid[at])
-    found: dict[int, list[int]] = {}
+    ops_of: dict[int, list[int]] = {}
     for op, row in zip(ops.tolist(), inside.tolist(), strict=True):
         if row >= 0:
-            found.setdefault(int(nccl[row]), []).append(op)
-    return found, np.full(len(launch), "", dtype=object)
+            ops_of.setdefault(int(nccl[row]), []).append(op)
+    return ops_of, np.full(len(launch), "", dtype=object)
 
 
 def _without_range(

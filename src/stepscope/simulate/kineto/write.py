@@ -60,7 +60,7 @@ def write(trace: SimTrace, rank: int, path: Path, *others: int) -> None:
             before += len(rows.name)
             external = write_host(events, trace.names, one, rows)
             write_gpu(events, trace.names, one, rows, external)
-            _metadata(events, one, rows)
+            _headers(events, one, rows)
         out.write(f'\n  ],\n  "traceName": "rank{rank}.pt.trace.json"\n}}\n'.encode())
 
 
@@ -93,16 +93,16 @@ def _head(trace: SimTrace, me: SimRank, groups: ProcessGroups | None, base: int)
     return f'{{\n  {members},\n  "traceEvents": [\n'
 
 
-def _metadata(events: EventList, one: RankView, rows: HostRows) -> None:
+def _headers(events: EventList, one: RankView, rows: HostRows) -> None:
     """Names of processes, threads and streams, and the span of the recording."""
     me = one.rank
     tables = [t for t in (one.ops, one.calls, rows) if len(t.start)]
     first = min((int(t.start.min()) for t in tables), default=0)
     last = max((int(t.end.max()) for t in tables), default=0)
-    found: list[dict[str, object]] = []
+    headers: list[dict[str, object]] = []
 
     def name(kind: str, pid: int | str, tid: int, **args: object) -> None:
-        found.append({"name": kind, "ph": "M", "ts": first, "pid": pid, "tid": tid, "args": args})
+        headers.append({"name": kind, "ph": "M", "ts": first, "pid": pid, "tid": tid, "args": args})
 
     for pid, label, order in ((me.pid, "CPU", me.pid), (me.device, f"GPU {me.device}", _DEVICE_SORT + me.device)):
         name("process_name", pid, 0, name="python")
@@ -117,8 +117,10 @@ def _metadata(events: EventList, one: RankView, rows: HostRows) -> None:
         name("thread_name", me.pid, tid, name=f"thread {tid} ({text})")
         name("thread_sort_index", me.pid, tid, sort_index=tid)
     spans = {"pid": "Spans", "tid": "PyTorch Profiler", "name": "PyTorch Profiler (0)", "args": {"Op count": 0}}
-    found.append({"ph": "X", "cat": "Trace", "ts": first, "dur": last - first, **spans})
+    headers.append({"ph": "X", "cat": "Trace", "ts": first, "dur": last - first, **spans})
     marks = {"Iteration Start: PyTorch Profiler": first, "Record Window End": last}
     for text, when in marks.items():
-        found.append({"name": text, "ph": "i", "s": "g", "pid": "Traces", "tid": "Trace PyTorch Profiler", "ts": when})
-    events.add_objects(found)
+        headers.append(
+            {"name": text, "ph": "i", "s": "g", "pid": "Traces", "tid": "Trace PyTorch Profiler", "ts": when}
+        )
+    events.add_objects(headers)

@@ -25,7 +25,7 @@ def launches(ops: SimOps, calls: SimCalls) -> Rows:
 
 def innermost(start: I64, end: I64, tid: I32, when: I64, thread: I32) -> Rows:
     """For each moment of a thread the row of the deepest range open then, or -1. Ranges of a thread nest."""
-    found = np.full(len(when), -1, dtype=np.intp)
+    links = np.full(len(when), -1, dtype=np.intp)
     for one in np.unique(thread).tolist():
         rows = np.flatnonzero(tid == one)
         asked = np.flatnonzero(thread == one)
@@ -42,8 +42,8 @@ def innermost(start: I64, end: I64, tid: I32, when: I64, thread: I32) -> Rows:
             if not closed.any():
                 break
             at = np.where(closed, parent[at], at)
-        found[asked] = np.where(at >= 0, rows[at], -1)
-    return found
+        links[asked] = np.where(at >= 0, rows[at], -1)
+    return links
 
 
 def _parents(start: list[int], end: list[int]) -> Rows:

@@ -63,10 +63,10 @@ class Facts:
     @cached_property
     def axis(self) -> npt.NDArray[np.object_]:
         """Axis of the communicator of each op, "" for what is not communication."""
-        found = np.full(len(self.start), "", dtype=object)
+        axes = np.full(len(self.start), "", dtype=object)
         groups = np.array([g.axis for g in self.job.mesh.groups], dtype=object)
-        found[self._comm[0]] = groups[self._comm[1]]
-        return found[self.order]
+        axes[self._comm[0]] = groups[self._comm[1]]
+        return axes[self.order]
 
     def text(self, row: int) -> str | None:
         """Text of a range."""
@@ -98,8 +98,8 @@ class Facts:
 
     def range_at(self, thread: int, times: I64) -> I64:
         """Innermost range of a thread at each time, else of the main thread; -1 for none."""
-        found = self._top(thread, times)
-        return np.where(found >= 0, found, self._top(MAIN, times)) if thread != MAIN else found
+        innermost = self._top(thread, times)
+        return np.where(innermost >= 0, innermost, self._top(MAIN, times)) if thread != MAIN else innermost
 
     def _top(self, thread: int, times: I64) -> I64:
         rows = self.own[self.range_thread[self.own] == thread]

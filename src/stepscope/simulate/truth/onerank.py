@@ -45,15 +45,15 @@ def _purpose(f: Facts, ops: I64) -> str:
     ring = f.job.scenario.cp > 1
     stages = np.where(f.range[ops] >= 0, f.stage[f.range[ops]], "")
     pipeline = (f.range[ops] >= 0) & f.in_pipeline[f.range[ops]]
-    found = set()
+    ids = set()
     for stage, pipe, axis in set(zip(stages.tolist(), pipeline.tolist(), f.axis[ops].tolist(), strict=True)):
         if pipe:
-            found.add("pp_p2p")
+            ids.add("pp_p2p")
         elif stage and stage[5] in "124":
-            found.add("ep_a2a" if stage[5] != "1" else "cp_ring" if ring else "ep_meta")
+            ids.add("ep_a2a" if stage[5] != "1" else "cp_ring" if ring else "ep_meta")
         else:
-            found.add(_BY_AXIS.get(axis, "dp"))
-    return found.pop() if len(found) == 1 else "mixed"
+            ids.add(_BY_AXIS.get(axis, "dp"))
+    return ids.pop() if len(ids) == 1 else "mixed"
 
 
 class Exposure:

@@ -74,10 +74,10 @@ class _Walk:
             start = self.job.sims[rank].op_start[op]
             if self.add(rank, kind, op, start, end):
                 return
-            found = self._released(rank, op, start)
-            if found is None:
+            released = self._released(rank, op, start)
+            if released is None:
                 return
-            op, end = found
+            op, end = released
 
     def _released(self, rank: int, op: int, at: int) -> tuple[int, int] | None:
         """From the start of an op to the end of the op of this rank that it waited for; None at the beginning."""
@@ -122,10 +122,10 @@ def before_on_stream(sim: RankSim) -> I64:
     """The op before each op on its stream, -1 for the first; in launch order."""
     slot = bytes_of(sim.op_slot)
     order = np.argsort(slot, kind="stable")
-    found = np.full(len(order), -1, dtype=np.int64)
+    before = np.full(len(order), -1, dtype=np.int64)
     same = slot[order][1:] == slot[order][:-1]
-    found[order[1:][same]] = order[:-1][same]
-    return found
+    before[order[1:][same]] = order[:-1][same]
+    return before
 
 
 def waits_of_host(sim: RankSim) -> tuple[I64, I64, I64]:

@@ -153,5 +153,5 @@ def _beyond(ns: I64) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     """Beyond Tukey's outer fences."""
     low, high = np.percentile(ns, [25, 75]) if len(ns) >= _FEWEST else (-np.inf, np.inf)
     fence = 3 * (high - low)
-    found: np.ndarray[tuple[int], np.dtype[np.bool_]] = (ns < low - fence) | (ns > high + fence)
-    return found
+    beyond: np.ndarray[tuple[int], np.dtype[np.bool_]] = (ns < low - fence) | (ns > high + fence)
+    return beyond
