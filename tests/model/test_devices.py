@@ -198,8 +198,11 @@ def test_the_host_is_that_of_the_process(tmp_path: Path) -> None:
 
 
 def test_a_rank_in_the_file_name_is_of_the_process(tmp_path: Path) -> None:
-    both = [("gemm", 1000, 50, 0), ("gemm", 1000, 50, 1)]
-    files = [_trace(tmp_path, both, f"rank{rank}.pt.trace.json") for rank in (0, 1)]
+    # Ranks differ by some nanoseconds: the same ops in two files would be one capture, given twice.
+    files = [
+        _trace(tmp_path, [("gemm", 1000 + rank, 50, gpu) for gpu in (0, 1)], f"rank{rank}.pt.trace.json")
+        for rank in (0, 1)
+    ]
     table = api.open(*files, cache=False).ranks
     assert table.select("rank", "device").rows() == [(0, 0), (1, 1), (2, 0), (3, 1)]
     assert set(table["rank_from"]) == {"file name, device"}
