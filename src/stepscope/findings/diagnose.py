@@ -21,7 +21,7 @@ from stepscope.derive.windows.spec import WindowSpec
 from stepscope.errors import BadInput, CannotAnswer, GateFailed, meant, meant_of
 from stepscope.files import budget
 from stepscope.findings.calibration import calibrated, confidence
-from stepscope.findings.case import LOOKED_AT, Case
+from stepscope.findings.case import Case
 from stepscope.findings.citation import cited
 from stepscope.findings.detectors.host_sync import ID as HOST_SYNC
 from stepscope.findings.evidence.once import once_notes
@@ -40,9 +40,6 @@ from stepscope.model.profile import Profile
 from stepscope.model.ranks import ranks_text, sharing
 from stepscope.model.result import Result, rows
 from stepscope.model.units import about
-
-#: Waits that come in every layer are listed down to what is looked at; what costs less is said in a note.
-_OFTEN = LOOKED_AT.value
 
 
 class Row(TypedDict):
@@ -90,9 +87,7 @@ def diagnose(
     above = [f for f in findings if f.warns and f.id not in only]
     listed = [f for f in findings if f not in above]
     often = [f for f in listed if f.id == HOST_SYNC and f.stands_out]
-    shown = [
-        f for f in listed if f.warns or case.share(f.recoverable_ns) >= (min(least, _OFTEN) if f in often else least)
-    ]
+    shown = [f for f in listed if f.warns or case.share(f.recoverable_ns) >= least]
     small = len(listed) - len(shown)
     notes = [*map(_of_the_capture, above), *_notes(case)]
     if small:

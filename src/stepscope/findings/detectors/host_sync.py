@@ -47,7 +47,7 @@ NUMBER_HANDLED = Threshold(
 MANY_SYNCS = Threshold(
     16,
     "waits of one kind in a step",
-    "a wait in every layer is listed below 2 %, and said where the host is far ahead: it costs as soon as it is not",
+    "a wait in every layer is said in a note where the host is far ahead, too: it costs as soon as it is not",
     ("tests/findings/test_guards.py",),
 )
 APART = Threshold(
