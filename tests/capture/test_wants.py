@@ -106,7 +106,7 @@ def test_refusals(dry, nsys):
         (
             {"metrics": "GPU 0: Insufficient privilege"},
             "gpu-metrics",
-            "Insufficient privilege; run as root, or let users",
+            "Insufficient privilege; run as root, or allow all users",
         ),
         ({"metrics": "NVIDIA GPUs not found"}, "gpu-metrics", "NVIDIA GPUs not found; run it where there is a GPU"),
     ],

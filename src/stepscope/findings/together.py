@@ -25,7 +25,7 @@ OVERLAPS = Threshold(
     95.0,
     "% of the sum",
     "replays of several causes and of each differ by some per cent where causes have nothing in common",
-    ("tests/findings/test_together.py",),
+    ("tests/findings/test_mended_together.py",),
 )
 
 
