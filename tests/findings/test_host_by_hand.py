@@ -299,3 +299,12 @@ def test_the_interpreter_s_lock() -> None:
 
 def test_another_thread_may_wait_for_the_lock() -> None:
     assert "gil-contention" not in found(diagnose(**_locked(9)))
+
+
+def test_while_another_thread_launches_a_wait_for_the_lock_holds_up_nothing() -> None:
+    """The thread that called for the backward pass waits, autograd's launches."""
+    tables = _locked(1)
+    tables["calls"] += [call(150 * US, 151 * US, 9_001, tid=9)]
+    tables["ops"] += [op(153 * US, 154 * US, call=9_001)]
+    result = api.analyse(make(**tables), "diagnose", index=0, least=0.1)
+    assert "gil-contention" not in found(result)

@@ -276,9 +276,9 @@ def _roofs(profile: Profile, data: RankData, ops: I64) -> pl.DataFrame:
 
 
 def _mean(column: str) -> pl.Expr:
-    """By time, over what was measured."""
+    """By time, over what was measured; kernels that took no time have no mean."""
     ns, share = pl.col("ns").filter(pl.col(column).is_not_null()), pl.col(column).drop_nulls()
-    return pl.when(pl.col(column).is_not_null().any()).then((share * ns).sum() / ns.sum()).alias(column)
+    return pl.when(ns.sum() > 0).then((share * ns).sum() / ns.sum()).alias(column)
 
 
 def _measured() -> list[pl.Expr]:

@@ -17,6 +17,8 @@ from stepscope.intervals.arrays import I64, Mask
 
 #: Up to here a path says where things are installed, not what they are.
 _INSTALLED = r"^.*/(?:site|dist)-packages/|^.*/lib/python3(?:\.\d+)?/"
+#: A torch that was built from source lies where it was built: /opt/pytorch/torch/nn/functional.py.
+_BUILT = r"^.*/(torch/(?:nn|optim|autograd|utils|distributed|cuda|amp|_\w+)(?:/|\.py))"
 _TORCH = r"^(?:torch|torchgen|functorch|triton|torch_tensorrt)/|^/?\S*torchinductor_"
 #: What `capture run` wraps a program's optimizers and modules in; cut paths too (examples/moe_reference/scrub.py).
 _OURS = r"(?:^|/)stepscope/(?:hooks|annotate|integrations|…)/"
@@ -54,7 +56,7 @@ class Callers(Struct, frozen=True):
 
 def relative(files: pl.Series) -> pl.Series:
     """Paths without the place where packages are installed."""
-    return files.str.replace(_INSTALLED, "")
+    return files.str.replace(_INSTALLED, "").str.replace(_BUILT, "$1")
 
 
 def is_user(frames: pl.Series) -> Mask:

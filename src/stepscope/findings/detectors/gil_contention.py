@@ -8,7 +8,6 @@ work, so that nothing is said of it there.
 from __future__ import annotations
 
 import numpy as np
-import polars as pl
 
 from stepscope.derive.host.gil import HOLDING, WAITING, lock_ranges
 from stepscope.derive.replay.change import Change
@@ -65,13 +64,21 @@ def detect(case: Case) -> list[Finding]:
 
 
 def _of_host(host: Host) -> Spans:
-    """Within the step, of the threads that make CUDA calls in it."""
+    """Within the step, of the threads that make CUDA calls in it, while no other thread makes one: while autograd's
+    launches the backward pass, the thread that called for it holds up nothing."""
     waits = lock_ranges(host.data, WAITING)
     if waits.height == 0:
         return Spans.empty()
-    threads = np.unique(host.data.calls["tid"].to_numpy()[host.calls])
-    waits = waits.filter(pl.col("tid").is_in(pl.Series(threads).implode()))
-    return union(waits["start_ns"].to_numpy(), waits["end_ns"].to_numpy()).clip(host.begin, host.end)
+    calls = host.calls[np.argsort(host.start[host.calls], kind="stable")]
+    threads, begun = host.data.calls["tid"].to_numpy()[calls], host.start[calls]
+    start, end = waits["start_ns"].to_numpy(), waits["end_ns"].to_numpy()
+    made = np.searchsorted(begun, end) - np.searchsorted(begun, start)
+    alone = np.zeros(waits.height, dtype=bool)
+    for thread in np.unique(threads):
+        own = begun[threads == thread]
+        mine = (waits["tid"] == thread).to_numpy()
+        alone |= mine & (made == np.searchsorted(own, end) - np.searchsorted(own, start))
+    return union(start[alone], end[alone]).clip(host.begin, host.end)
 
 
 def _holder(host: Host, waits: Spans) -> str:
