@@ -201,8 +201,9 @@ def _refuse_impossible(each: Utilization) -> None:
         .sort(pl.col("tflops") / pl.col("rate"), descending=True)
         .row(0, named=True)
     )
+    shapes = " ".join((term["shapes"] or "").split())  # some files break them over lines
     raise CannotAnswer(
-        f"{what}: {term['name']} {term['shapes'] or ''} ({term['phase']}, {term['len']} times) would run at "
+        f"{what}: {term['name']} {shapes} ({term['phase']}, {term['len']} times) would run at "
         f"{term['tflops']:,.0f} TFLOP/s, and the peak ({term['peak']}) is {term['rate']:,.0f}",
         "that term's count or time, or the peak (--gpu, --peak, --precision), must be wrong",
     )
