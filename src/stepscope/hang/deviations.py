@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from stepscope.hang.evidence import left_out, like, of_its_stage, only_once_round, out_of_step
-from stepscope.hang.numbering import distinct, numbered, tokens
+from stepscope.hang.numbering import distinct, numbered
 from stepscope.model.flight import COMPLETED, I64, LOST, Calls, Flight, Frame, Signature, own_frames
 from stepscope.model.threshold import Threshold
 
@@ -62,12 +62,11 @@ class Deviation(msgspec.Struct, frozen=True):
     also: tuple[str, ...] = ()
 
 
-def deviations(flight: Flight) -> list[Deviation]:
-    """Every deviation, by time."""
+def deviations(flight: Flight, token: I64) -> list[Deviation]:
+    """Every deviation, by time; `token` numbers the calls (`numbering.tokens`)."""
     calls = flight.calls
     if len(calls) <= _CONTEXT.count:
         return []
-    token = tokens(flight)
     rows = np.flatnonzero(token >= 0)
     token, rank = token[rows], calls.rank[rows]
     run = _runs(calls)[rows]
@@ -258,7 +257,7 @@ def _following(token: I64, run: I64, at: int) -> list[int]:
     return list(map(int, window[run[at : at + _AHEAD.count] == run[at]]))
 
 
-def kept_up(flight: Flight, deviation: Deviation) -> bool:
+def kept_up(flight: Flight, token: I64, deviation: Deviation) -> bool:
     """Of a call that is complete, so that all members made it: whether its rank left nothing out for it, and made none
     too many. It came as far in the group of the call that was due as other members, is in the call there that most
     are in, and did not go on a call earlier or later than they."""
@@ -279,7 +278,7 @@ def kept_up(flight: Flight, deviation: Deviation) -> bool:
             return False
         others = rows[calls.rank[rows] != rank]
         common = int(min(calls.seq[last], calls.seq[others].max(initial=-1)))
-        odd = out_of_step(flight, number, common)
+        odd = out_of_step(flight, token, number, common)
         if odd is not None and rank in odd[0] and odd[1]:
             return False
     return True

@@ -7,7 +7,6 @@ from collections import Counter
 
 import numpy as np
 
-from stepscope.hang.numbering import tokens
 from stepscope.model.flight import I64, Flight, own_frames
 
 
@@ -67,12 +66,11 @@ def left_out(flight: Flight, rows: I64, token: I64, here: int, due: int) -> bool
     return False
 
 
-def out_of_step(flight: Flight, group: int, seq: int) -> tuple[list[int], bool] | None:
+def out_of_step(flight: Flight, token: I64, group: int, seq: int) -> tuple[list[int], bool] | None:
     """Of a call that its members make differently: those that make another one than ranks of like groups at the same
     number, or than most of their own, where some make what these make; and whether they go on like these a call earlier
     or later."""
-    calls, token = flight.calls, tokens(flight)
-    own = flight.groups[group]
+    calls, own = flight.calls, flight.groups[group]
     alike = [(g.purpose, len(g.members)) == (own.purpose, len(own.members)) for g in flight.groups]
     like_rows = np.flatnonzero(np.array(alike, np.bool_)[calls.group] & ~calls.p2p & (token >= 0))
     near = like_rows[np.abs(calls.seq[like_rows] - seq) <= 1]

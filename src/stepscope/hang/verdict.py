@@ -16,6 +16,7 @@ from stepscope.errors import CannotAnswer
 from stepscope.hang.deviations import Deviation, deviations, kept_up, mismatches
 from stepscope.hang.ends import Ends, ends
 from stepscope.hang.evidence import out_of_step
+from stepscope.hang.numbering import tokens
 from stepscope.hang.pace import Pace, pace
 from stepscope.hang.waits import Meeting, Waits, members_of, waits
 from stepscope.model.flight import DEFAULT_GROUP, LOST, MAIN, NONE, Fact, Flight, Frame
@@ -137,10 +138,11 @@ def _deviated(flight: Flight, speed: Pace, who: Waits, stops: Ends) -> Verdict |
     suspects = {rank for absent in who.absent.values() for rank in absent}
     suspects |= {rank for meeting in (*stops.full, *stops.loose) for rank in members_of(flight, meeting)}
     suspects |= {rank for ring in stops.rings for rank in ring}
-    for deviation in deviations(flight):
+    token = tokens(flight)
+    for deviation in deviations(flight, token):
         if deviation.rank not in suspects and deviation.call not in who.meeting:
             continue
-        if kept_up(flight, deviation):
+        if kept_up(flight, token, deviation):
             continue
         kind = deviation.kind if deviation.kind == "deadlock" else f"mismatch-{deviation.kind}"
         meeting = (
@@ -164,7 +166,7 @@ def _unlike(flight: Flight, speed: Pace, who: Waits, stops: Ends) -> Verdict | N
         ranks = sorted(r for n, s in sizes for r in by[s] if n == sizes[0][0] or not few)
         kinds = {(flight.signatures[s].kind, flight.signatures[s].types) for s in by}
         kind = "mismatch-type" if len(kinds) > 1 else "mismatch-size"
-        odd = out_of_step(flight, *meeting)
+        odd = out_of_step(flight, tokens(flight), *meeting)
         if odd is not None:
             ranks, shifted = odd
             kind = "mismatch-order" if shifted else kind

@@ -139,8 +139,8 @@ def _by_rank(case: Case) -> dict[int, Waste]:
 
 
 def remedy(case: Case) -> Change:
-    return change(case, _by_rank(case))
+    return change(case, case.once(_by_rank))
 
 
 def detect(case: Case) -> list[Finding]:
-    return wasted(case, ID, _by_rank(case), lambda lost: _worded(case, lost), cause="possible")
+    return wasted(case, ID, case.once(_by_rank), lambda lost: _worded(case, lost), cause="possible")

@@ -77,7 +77,7 @@ def profiler_cost(case: Case) -> Cost | None:
         return None
     if case.usual is not None:
         return _as_usual(case, case.usual)
-    if plain < ALIKE_STEPS.share * max((h.parts.compute.length() for h in hosts(case).values()), default=0):
+    if plain < ALIKE_STEPS.share * _computes(case):
         return None
     running = _running(case, plain)
     # Against steps of the run, the usual one is held; against what this very step takes when fed, itself.
@@ -115,10 +115,15 @@ def slowed_ns(case: Case) -> int:
     return case.replay.saved(cost.change) if cost is not None and cost.factor > 1 else 0
 
 
+def _computes(case: Case) -> int:
+    """What the GPU that computes longest does so for."""
+    return max((h.parts.compute.length() for h in hosts(case).values()), default=0)
+
+
 def _running(case: Case, plain: float) -> float:
     """A step among others, of one that was timed between synchronizations. No profiler makes the GPU's own work longer:
     a step is never shorter than what its GPU computes."""
-    own = max((h.parts.compute.length() for h in hosts(case).values()), default=0)
+    own = _computes(case)
     host = case.profile.unprofiled_host_ns
     if host is None or host >= plain or not own:
         return max(plain, own)
