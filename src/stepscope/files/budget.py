@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 
 from stepscope.errors import BadInput
+from stepscope.files import cores
 
 ENV = "STEPSCOPE_MEMORY"
 
@@ -193,7 +194,7 @@ def need_addresses() -> None:
 
 def _threads() -> int:
     """Of the library of tables. It panics where a user sets it to 0."""
-    name = "POLARS_MAX_THREADS"
+    name = cores.ENV
     said = os.environ.get(name, "").strip()
     if said and not (said.isdecimal() and int(said) > 0):
         raise BadInput(f"{name}={said[:40]} is not a number of threads", "set it to 1 or more, or unset it")
